@@ -44,25 +44,19 @@ def report(*, run_path: Path, name: str, output: Path | None, inconclusive: str 
     )
     for text in (text for is_wrong, text in faults if is_wrong):
         raise UsageError(text)
-    options: dict[str, object] = {"detail": detail} if name == "terminal" else {}
-    if inconclusive is not None:
-        options["inconclusive"] = inconclusive
+    options = (
+        {"detail": detail} if name == "terminal" else {} if inconclusive is None else {"inconclusive": inconclusive}
+    )
     is_file = run_path.suffix == ".json" and not run_path.is_dir()
     view = RunView.of_file(run_path) if is_file else RunView.of_folder(RunFolder.open(run_path))
-    if output is not None and kind == "folder":
-        echo(export(view, name, output))
-        return
-    if output is not None and kind == "bytes":
-        write_shown(output, render_bytes(view, name))
-        return
     if output is None and name == "terminal":
         print_terminal_report(view, detail=detail)
-        return
-    text = render(view, name, **options)
-    if output is None:
-        echo(text, nl=False)
+    elif output is None:
+        echo(render(view, name, **options), nl=False)
+    elif kind == "folder":
+        echo(export(view, name, output))
     else:
-        write_shown(output, text.encode())
+        write_shown(output, render_bytes(view, name) if kind == "bytes" else render(view, name, **options).encode())
 
 
 def print_terminal_report(view: RunView, *, detail: bool) -> None:

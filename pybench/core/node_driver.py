@@ -218,14 +218,10 @@ _WORDS = {
     0x40: "hardware thermal slowdown",
     0x80: "hardware power brake",
 }
-_THROTTLE_REASONS = sum(bit for bit, word in _WORDS.items() if word != POWER_LIMIT)
+THROTTLE_REASONS = sum(bit for bit, word in _WORDS.items() if word != POWER_LIMIT)
+"""Bits of a thermal or power-brake slowdown; a board at its power limit is no fault."""
 
 
 def event_words(reasons: int) -> tuple[str, ...]:
     """Names of those bits of NVML's mask that slow a GPU at work; idleness and clocks set by hand are none."""
     return tuple(word for bit, word in _WORDS.items() if reasons & bit)
-
-
-def is_throttled(reasons: int) -> bool:
-    """Whether a thermal or power-brake slowdown was active; a board at its power limit is no fault."""
-    return bool(reasons & _THROTTLE_REASONS)

@@ -175,8 +175,11 @@ def _refuse_keys(
     path: Path, document: dict[str, Any], lines: dict[KeyPath, int], kind: ProblemKind, problems: Iterable[KeyProblem]
 ) -> None:
     """Raise ``FileError`` with these problems of one kind, if there are any, in the order of their lines."""
-    places = ((nearest_line(lines, keys), key_text(keys, document), message) for keys, message in problems)
-    placed = [Problem(kind=kind, file=str(path), line=line, path=key, message=text) for line, key, text in places]
+    placed = []
+    for keys, message in problems:
+        # The line of a missing key is that of the closest table around it.
+        line = next((lines[keys[:end]] for end in range(len(keys), 0, -1) if keys[:end] in lines), None)
+        placed.append(Problem(kind=kind, file=str(path), line=line, path=key_text(keys, document), message=message))
     more = Problem(kind="more", file=str(path), line=None, path="", message="more problems follow; fix these first")
     first = sorted(placed[:MAX_PROBLEMS], key=lambda problem: problem.line or 0)
     if first:
@@ -309,11 +312,6 @@ def toml_lines(text: str) -> dict[KeyPath, int]:
 
     add(Parser(Language(tree_sitter_toml.language())).parse(text.encode()).root_node, ())
     return lines
-
-
-def nearest_line(lines: dict[KeyPath, int], keys: KeyPath) -> int | None:
-    """Line of ``keys``; for a missing key, of the closest table around it."""
-    return next((lines[keys[:end]] for end in range(len(keys), 0, -1) if keys[:end] in lines), None)
 
 
 def _keys(node: Node) -> list[str]:

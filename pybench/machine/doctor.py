@@ -42,9 +42,7 @@ _GRAVE_XIDS = frozenset({48, 64, 74, 79, 95, 119, 120, 140})
 def examine(notify: Callable[[str], None] | None = None) -> tuple[DoctorFinding, ...]:
     """Look at everything once. ``missing`` is what stops pybench, ``warning`` what bends its figures."""
     machine = snapshot(notify)
-    extensions: tuple[tuple[str, Literal["_energy", "_nvml"]], ...]
-    extensions = (("power sampler", "_nvml"), ("energy estimate", "_energy"))
-    faults = ((name, extension_fault(module)) for name, module in extensions)
+    faults = (("power sampler", extension_fault("_nvml")), ("energy estimate", extension_fault("_energy")))
     return (
         *(
             _finding(name, well=not fault, found=fault or "extension built", remedy=REMEDY, otherwise="missing")
@@ -110,31 +108,25 @@ def _gpus(machine: Machine) -> DoctorFinding:
 def _links(machine: Machine) -> Iterator[DoctorFinding]:
     """Number of pairs of GPUs by kind of link, as ``nvidia-smi topo -m`` names it."""
     pairs = Counter(machine.topology[a][b] for a, b in combinations(range(len(machine.topology)), 2))
-    if pairs:
-        links = ", ".join(f"{way}: {plural(count, 'pair')}" for way, count in pairs.most_common())
+    if links := ", ".join(f"{way}: {plural(count, 'pair')}" for way, count in pairs.most_common()):
         yield DoctorFinding.ok("GPU links", links)
 
 
 def _gpu(gpu: GpuInfo, machine: Machine) -> list[DoctorFinding]:
     """Settings of one GPU that make its figures unlike another's; a healthy GPU has no line of its own."""
-    name = f"GPU {gpu.index}"
-    limit, default = gpu.power_limit_w, gpu.power_limit_default_w
-    faults: dict[str, str] = {}
-    if gpu.mig_enabled:
-        faults["MIG is on"] = "turn it off: power of instances can't be measured separately"
-    if gpu.ecc_enabled is False:
-        faults["ECC is off"] = "turn it on: expected tables were measured with it"
-    if gpu.persistence_enabled is False:
-        faults["persistence mode is off"] = "turn it on: the driver unloads between attempts"
-    if limit is not None and default is not None and limit < default:
-        faults[f"power limit {limit:g} W of {default:g} W"] = "restore the default power limit"
-    if gpu.fabric not in {None, "completed"}:
-        faults[f"its NVSwitch fabric is {gpu.fabric}"] = _FABRIC_REMEDY
+    ecc, persistent = gpu.ecc_enabled, gpu.persistence_enabled
+    limit, default = gpu.power_limit_w or 0.0, gpu.power_limit_default_w or 0.0
     most = max((other.num_nvlinks or 0 for other in machine.gpus if other.name == gpu.name), default=0)
-    if gpu.num_nvlinks is not None and gpu.num_nvlinks < most:
-        inactive = "look for the inactive ones: nvidia-smi nvlink --status; every collective waits for this GPU"
-        faults[f"{gpu.num_nvlinks} NVLinks of {most}"] = inactive
-    return [DoctorFinding.warning(name, fault, remedy) for fault, remedy in faults.items()]
+    inactive = "look for the inactive ones: nvidia-smi nvlink --status; every collective waits for this GPU"
+    states = (
+        (gpu.mig_enabled, "MIG is on", "turn it off: power of instances can't be measured separately"),
+        (ecc is False, "ECC is off", "turn it on: expected tables were measured with it"),
+        (persistent is False, "persistence mode is off", "turn it on: the driver unloads between attempts"),
+        (0 < limit < default, f"power limit {limit:g} W of {default:g} W", "restore the default power limit"),
+        (gpu.fabric not in {None, "completed"}, f"its NVSwitch fabric is {gpu.fabric}", _FABRIC_REMEDY),
+        (gpu.num_nvlinks is not None and gpu.num_nvlinks < most, f"{gpu.num_nvlinks} NVLinks of {most}", inactive),
+    )
+    return [DoctorFinding.warning(f"GPU {gpu.index}", fault, remedy) for is_so, fault, remedy in states if is_so]
 
 
 def _space(path: str, name: str, needed_bytes: int, remedy: str) -> DoctorFinding:

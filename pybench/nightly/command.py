@@ -138,9 +138,7 @@ def gate(
 @click.option("--suite", metavar="NAME", help="Suite to show; default: that of the newest run.")
 @across_option
 @click.option("--html", "html_file", type=FILE, metavar="FILE", help="Write a page with every trend there, too.")
-@click.option(
-    "--accepted", type=FILE, metavar="FILE", help="Accepted changes, for --html; default: accepted.toml, if there."
-)
+@click.option("--accepted", type=FILE, metavar="FILE", help="Accepted changes, for --html; default: accepted.toml.")
 @format_option
 @click.option("--csv", "as_csv", is_flag=True, help="Every figure of every run as CSV, for pandas or DuckDB.")
 def history(

@@ -83,12 +83,8 @@ def calibrate(indices: tuple[int, ...], json_file: Path | None) -> None:
 @_JSON
 @click.option("--trace", "trace_file", type=FILE, metavar="FILE", help="Write the readings: .csv or .npz.")
 @click.option("--plot", "plot_file", type=FILE, metavar="FILE", help="Write a page of watts over time, .html.")
-@click.option(
-    "--period-ms",
-    type=click.FloatRange(min=0, min_open=True),
-    callback=_finite,
-    help="The load's own period, if it has one.",
-)
+@click.option("--period-ms", type=click.FloatRange(min=0, min_open=True), callback=_finite,
+              help="The load's own period, if it has one.")  # fmt: skip
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_context
 def record(
@@ -141,14 +137,8 @@ def record(
 
 @power.command()
 @_GPUS
-@click.option(
-    "--interval",
-    type=click.FloatRange(0.1, _LONGEST_S),
-    default=1.0,
-    show_default=True,
-    callback=_finite,
-    help="Seconds between lines.",
-)
+@click.option("--interval", type=click.FloatRange(0.1, _LONGEST_S), default=1.0, show_default=True, callback=_finite,
+              help="Seconds between lines.")  # fmt: skip
 @click.option("--count", type=click.IntRange(1), help="End after so many lines; default: at Ctrl-C.")
 def watch(indices: tuple[int, ...], interval: float, count: int | None) -> None:
     """Print the newest power of every GPU, line by line."""

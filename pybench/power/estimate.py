@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from pybench.core.node_driver import is_throttled
+from pybench.core.node_driver import THROTTLE_REASONS
 from pybench.machine.extension import REMEDY, extension_fault
 from pybench.model.errors import MachineError
 from pybench.model.record import Energy, GpuEnergy
@@ -171,7 +171,7 @@ def state_flags(gpu: GpuTrace, start_ns: int, end_ns: int) -> list[str]:
     raised = {
         gpu.state: gpu.state not in {"ok", "stalled"},
         "stalled": stalled,
-        "throttled": is_throttled(int(np.bitwise_or.reduce(reasons))),
+        "throttled": bool(int(np.bitwise_or.reduce(reasons)) & THROTTLE_REASONS),
         "temperature_drift": bool(len(temperature_c)) and bool(np.ptp(temperature_c) > DRIFT_C),
         "dropped_records": gpu.dropped_records > 0,
         "mig": bool(gpu.mig),

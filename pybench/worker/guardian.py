@@ -103,9 +103,11 @@ def kill_descendants() -> None:
     """Kill until there is nobody left: a killed parent's children become this process's own."""
     pause_s = 0.002
     while True:
-        for pid in _children():
+        with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as stream:  # noqa: PTH123 - starts faster
+            children = stream.read().split()
+        for pid in children:
             try:
-                os.kill(pid, signal.SIGKILL)
+                os.kill(int(pid), signal.SIGKILL)
             except PermissionError:
                 return  # of another user by its own doing: it can't be ended from here
         try:
@@ -115,11 +117,6 @@ def kill_descendants() -> None:
             return
         time.sleep(pause_s)
         pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-
-
-def _children() -> list[int]:
-    with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as stream:  # noqa: PTH123 - starts faster
-        return [int(pid) for pid in stream.read().split()]
 
 
 if __name__ == "__main__":

@@ -27,15 +27,7 @@ def render(view: RunView) -> str:
     # A worker's message may hold lone surrogates, which UTF-8 can't encode and strict readers refuse.
     text = text.encode("utf-8", "replace").decode("utf-8")
     # Invisible and direction-changing characters stand only within strings, where an escape has the same meaning.
-    return _NOT_ASCII.sub(_escaped, text)
-
-
-def _escaped(match: re.Match[str]) -> str:
-    char = match.group()
-    if char.isprintable():
-        return char
-    units = char.encode("utf-16-be")
-    return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
+    return _NOT_ASCII.sub(lambda match: match[0] if match[0].isprintable() else json.dumps(match[0])[1:-1], text)
 
 
 class _EveryFieldRequired(GenerateJsonSchema):

@@ -105,10 +105,8 @@ class OciEngine(Engine):
             yield DoctorFinding.warning(name, unread, "let its owner find out how much is free")
             return
         room = f"{amount_text(free)} free in {facts.data_root}"
-        if free >= _MIN_FREE_BYTES:
-            yield DoctorFinding.ok(name, room)
-        else:
-            yield DoctorFinding.warning(name, room, f"free space: images take {amount_text(_IMAGE_BYTES)} each")
+        scarce = DoctorFinding.warning(name, room, f"free space: images take {amount_text(_IMAGE_BYTES)} each")
+        yield DoctorFinding.ok(name, room) if free >= _MIN_FREE_BYTES else scarce
 
 
 def json_object(text: str) -> dict[str, Any]:
