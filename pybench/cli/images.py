@@ -33,12 +33,12 @@ def images() -> None:
 @_LOCK
 def show(path: Path | None) -> None:
     """Print every locked image, and which engines here have it."""
-    from pybench.run.engines.oci.images import find_image
+    from pybench.run.engines.oci.images import images_here
     from pybench.run.images.lock import this_platform
 
     lock = _read(path)
-    stores = _stores(CONTAINER_ENGINES)[0]
-    here = {image.name: tuple(facts.name for facts in stores if find_image(facts, image)) for image in lock.images}
+    stored = {facts.name: images_here(facts.name, lock.images) for facts in _stores(CONTAINER_ENGINES)[0]}
+    here = {image.name: [engine for engine, names in stored.items() if image.name in names] for image in lock.images}
     echo(lock_text(lock, this_platform(), here), nl=False)
 
 

@@ -10,7 +10,7 @@ from pybench.model.machine import DoctorFinding, Machine
 from pybench.run.engines.base import find_container_engines
 from pybench.run.engines.oci.confinement import CDI_COMMAND, has_cdi, toolkit_version
 from pybench.run.engines.oci.engine import OciEngine
-from pybench.run.engines.oci.images import find_image
+from pybench.run.engines.oci.images import images_here
 from pybench.run.images.lock import default_lock, read_lock, this_platform
 
 # CVE-2025-23266: an image could run code as root on the host through the toolkit's hook.
@@ -57,10 +57,8 @@ def _gpu_integration() -> Iterator[DoctorFinding]:
         yield DoctorFinding.warning(name, installed, remedy)
     else:
         yield DoctorFinding.ok(name, installed)
-    if has_cdi():
-        yield DoctorFinding.ok("CDI", "names the GPUs by UUID")
-    else:
-        yield DoctorFinding.warning("CDI", "no specification names the GPUs by UUID", CDI_COMMAND)
+    lacks = DoctorFinding.warning("CDI", "no specification names the GPUs by UUID", CDI_COMMAND)
+    yield DoctorFinding.ok("CDI", "names the GPUs by UUID") if has_cdi() else lacks
 
 
 def _drivers(lock: ImageLock, machine: Machine) -> Iterator[DoctorFinding]:
@@ -79,12 +77,12 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 def _images(lock: ImageLock, stores: list[EngineFacts]) -> DoctorFinding:
     try:
-        here = [image.name for image in lock.images if any(find_image(facts, image) for facts in stores)]
+        here = dict.fromkeys(name for facts in stores for name in images_here(facts.name, lock.images))
     except MachineError as error:
         return DoctorFinding.warning("images", str(error), "repair the engine")
     if here:
         return DoctorFinding.ok("images", f"{', '.join(here)} of {len(lock.images)} locked")
-    absent = f"none of the {len(lock.images)} locked for {this_platform()} is here"
+    remedy = "pybench images pull NAME; until then workers run in this machine's Python"
     return DoctorFinding.warning(
-        "images", absent, "pybench images pull NAME; until then workers run in this machine's Python"
+        "images", f"none of the {len(lock.images)} locked for {this_platform()} is here", remedy
     )

@@ -32,7 +32,7 @@ def _healthy(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine where all is well; each test spoils one thing."""
     engine(monkeypatch, DOCKER)
     spoil(monkeypatch, doctor, toolkit_version=lambda: (1, 17, 8), has_cdi=lambda: True)
-    spoil(monkeypatch, doctor, find_image=lambda _facts, _image: True)
+    spoil(monkeypatch, doctor, images_here=lambda _engine, images: [image.name for image in images])
     spoil(monkeypatch, oci_engine, _MIN_FREE_BYTES=0)
 
 
@@ -122,11 +122,11 @@ def test_little_space(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_images(monkeypatch: pytest.MonkeyPatch) -> None:
     """None here is a warning; an engine that can't say is another."""
-    spoil(monkeypatch, doctor, find_image=lambda _facts, _image: None)
+    spoil(monkeypatch, doctor, images_here=lambda _engine, _images: [])
     assert "pybench images pull" in found("images").remedy
 
-    def broken(_store: object, _image: object) -> bool:
+    def broken(_engine: object, _images: object) -> list[str]:
         raise MachineError("docker can't say")
 
-    spoil(monkeypatch, doctor, find_image=broken)
+    spoil(monkeypatch, doctor, images_here=broken)
     assert found("images").found == "docker can't say"

@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from pybench.machine.command import run_command
+from pybench.model.container import LockedImage, PlatformDigests
 from pybench.model.errors import MachineError
 from pybench.run.engines.apptainer.engine import build_image
 from pybench.run.engines.base import get_engine
 from pybench.run.engines.oci.confinement import device_nodes, has_cdi, toolkit_version
-from pybench.run.engines.oci.images import inspect_image
+from pybench.run.engines.oci.images import images_here, inspect_image
+from pybench.run.images.lock import this_platform
 from pybench.run.images.registry import read_manifest
 from tests.golden_sentences import sentences_of
 from tests.programs import shell_program
@@ -38,7 +40,8 @@ def program(folder: Path, name: str, out: object = "", error: str = "", code: in
     text = out if isinstance(out, str) else json.dumps(out)
     (folder / "out").write_text(text)
     (folder / "error").write_text(error)
-    shell_program(folder / name, f'/bin/cat "{folder}/out"\n/bin/cat "{folder}/error" >&2\nexit {code}')
+    asked = f'echo "$@" >> "{folder}/asked"\n'
+    shell_program(folder / name, f'{asked}/bin/cat "{folder}/out"\n/bin/cat "{folder}/error" >&2\nexit {code}')
 
 
 def test_no_engine(bin_folder: Path) -> None:
@@ -169,6 +172,26 @@ def test_an_absent_image_and_an_engine_in_trouble(bin_folder: Path) -> None:
     program(bin_folder, "docker", [{}])
     with pytest.raises(MachineError, match="in a form pybench can't read"):
         inspect_image("docker", "x")
+
+
+def test_all_locked_images_are_one_question(bin_folder: Path) -> None:
+    """A store of many images is asked once. It describes those that it has, and names the others as errors."""
+    images = [
+        LockedImage(
+            name=name,
+            repository=f"docker.io/a/{name}",
+            tag="1",
+            backends=("torch",),
+            platforms={this_platform(): PlatformDigests(manifest=digest)},
+        )
+        for name, digest in (("here", DIGEST), ("absent", OTHER))
+    ]
+    program(bin_folder, "podman", [{**IMAGE, "Digest": DIGEST}], error="Error: image not known\n", code=125)
+    assert images_here("podman", images) == ["here"]
+    asked = f"image inspect docker.io/a/here@{DIGEST} docker.io/a/absent@{OTHER}\n"
+    assert (bin_folder / "asked").read_text() == asked
+    assert images_here("podman", []) == []
+    assert (bin_folder / "asked").read_text() == asked
 
 
 def test_an_index_and_a_manifest() -> None:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pybench.machine.command import guarded_argv, run_command
 from pybench.model.container import EngineFacts, ImageIdentity, LockedImage
 from pybench.model.errors import MachineError, UsageError
+from pybench.model.text import abridged
 from pybench.run.engines.base import Notify, engine_error
 from pybench.run.images.lock import AbsentImageError, this_platform
 
@@ -24,13 +25,11 @@ def inspect_image(engine: str, reference: str, backend: str = "") -> ImageIdenti
 
     Raises ``MachineError`` where the engine does not answer, or in an unknown form.
     """
-    result = run_command((engine, "image", "inspect", reference))
-    if not result.ok:
-        if any(text in result.error.lower() for text in _ABSENT):
-            return None
-        raise MachineError(f"{engine} can't look up {reference}: {result.error_line}")
+    described = _described(engine, (reference,))
     try:
-        values = json.loads(result.out)[0]
+        if not (images := json.loads(described)):
+            return None
+        values = images[0]
         digests = [name.rpartition("@")[2] for name in values.get("RepoDigests") or ()]
         if values.get("Digest"):  # podman, also for an image that came from no registry
             digests.append(values["Digest"])
@@ -52,6 +51,21 @@ def inspect_image(engine: str, reference: str, backend: str = "") -> ImageIdenti
             f"{reference}: described in a form pybench can't read ({error}); "
             f"look at: {engine} image inspect {reference}"
         ) from error
+
+
+def images_here(engine: str, images: Sequence[LockedImage]) -> list[str]:
+    """Names of the locked images that ``engine`` has, by one question. Raises ``MachineError``."""
+    names = {reference: image.name for image in images for reference in image.references(this_platform())}
+    described = _described(engine, tuple(names)) if names else ""
+    return list({name: None for reference, name in names.items() if reference.rpartition(":")[2] in described})
+
+
+def _described(engine: str, references: Sequence[str]) -> str:
+    """JSON of the images that ``engine`` has of ``references``; their digests are in it."""
+    result = run_command((engine, "image", "inspect", *references))
+    if not result.ok and not any(text in result.error.lower() for text in _ABSENT):
+        raise MachineError(f"{engine} can't look up {abridged(references, 1)}: {result.error_line}")
+    return result.out or "[]"
 
 
 def with_algorithm(digest: str) -> str:
