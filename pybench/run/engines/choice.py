@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from shutil import which
 
 from pybench.files.suite.rules import forbidden_source
 from pybench.model.container import ContainerRequest
 from pybench.model.errors import MachineError, UsageError
-from pybench.run.engines import LOCAL
+from pybench.run.engines import CONTAINER_ENGINES, LOCAL
 from pybench.run.engines.base import (
     EngineOptions,
     Launcher,
@@ -87,7 +88,8 @@ def _automatic(options: EngineOptions, needs: LaunchRequirements, notify: Notify
         return local.launcher(local.find(), needs, options, notify, fetch=False)
     is_named = bool(options.image or needs.request.image)
     try:
-        if not is_named:  # no engine could help where the lock has no image for a backend on this device
+        # An engine that is here could not help where the lock has no image for a backend on this device.
+        if not is_named and any(map(which, CONTAINER_ENGINES)):
             lock = needs.lock(options)
             for backend in needs.backends:
                 locked_image(lock, needs.image_name(backend), backend, needs.device)

@@ -27,6 +27,7 @@ DOWN = EngineFacts(name="docker", version=None, reason="the docker daemon doesn'
 @pytest.fixture
 def down(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine whose only engine is down."""
+    monkeypatch.setattr(choice, "which", lambda name: name if name == "docker" else None)
     monkeypatch.setattr(OciEngine, "find", lambda _engine: DOWN)
     monkeypatch.setattr(choice, "find_container_engines", lambda: ((DOCKER, DOWN),))
 
@@ -58,13 +59,15 @@ def test_a_device_without_an_image_is_the_only_reason(down: None) -> None:
 
 
 def test_engines_that_are_absent_are_named_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In one line of 80 columns where none is here."""
+    """In one line of 80 columns where none is here, also where the lock has no image: that comes after an engine."""
     names = ("docker", "podman", "apptainer", "enroot")
     engines = tuple((DOCKER, Engine.find(replace(DOCKER, name=f"no-{name}"))) for name in names)
     monkeypatch.setattr(choice, "find_container_engines", lambda: engines)
+    monkeypatch.setattr(choice, "which", lambda _name: None)
     notes: list[str] = []
-    choose_launcher(EngineOptions(), NEEDS, notes.append)
-    assert notes == [SENTENCES["engines_that_are_absent_are_named"]]
+    for device in ("cuda", "cpu"):
+        choose_launcher(EngineOptions(), replace(NEEDS, device=device), notes.append)
+    assert notes == [SENTENCES["engines_that_are_absent_are_named"]] * 2
 
 
 def test_a_plan_without_points_needs_no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
