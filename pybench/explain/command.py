@@ -69,7 +69,8 @@ def judge(ctx: click.Context, /, *, path: Path, node_path: Path | None, name: st
     from pybench.report.formats import render
     from pybench.report.run.view import RunView
 
-    results = judged_again(read_results(path), None if node_path is None else measured_node(node_path))
+    kept = read_results(path)
+    results = judged_again(kept, None if node_path is None else measured_node(node_path, kept.machine))
     view = RunView(results=results)
     if name == "json":
         echo(render(view, name), nl=False)

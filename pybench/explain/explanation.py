@@ -40,7 +40,7 @@ def explanation_of(run: RunFolder, manifest: Manifest, node_path: Path | None) -
     if points and all(isinstance(point.settings, NodeSettings) for point in points):
         command = f"pybench explain OTHER --node {shlex.quote(str(run.path))}"
         raise UsageError(f"{run.path}: a node check itself; give a run with speedups: {command}")
-    node = measured_node(node_path or latest_node_run(run.path, manifest.fingerprint))
+    node = measured_node(node_path or latest_node_run(run.path, manifest.fingerprint), manifest.machine.kind)
     return explain(manifest, Measurements.of(manifest.plan, run.journal.records()), node)
 
 

@@ -55,12 +55,13 @@ class NodePoint:
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredNode:
-    """A node's run. ``has_each_gpu`` is False for results, which have the figures of the slowest GPU.
+    """A node's run on ``machine``, a kind of GPU. ``has_each_gpu`` is False for results, which have the slowest GPU's.
 
     ``verdict`` is its run's, ``doubts`` are sentences about weaknesses of its figures.
     """
 
     run_id: str
+    machine: str
     fingerprint: str
     packages: Mapping[str, str]
     environment: Mapping[str, str]
@@ -74,6 +75,7 @@ class MeasuredNode:
         """From the records of a run."""
         return cls(
             run_id=manifest.run_id,
+            machine=manifest.machine.kind,
             fingerprint=manifest.fingerprint,
             packages=worker_packages(measurements.records),
             environment=manifest.environment,
@@ -160,12 +162,13 @@ _WIDE = 0.05
 _MOST_NAMED = 3
 
 
-def measured_node(path: Path) -> MeasuredNode:
-    """The node's run of a folder or of a file. Raises ``RunFolderError`` for content that no run writes."""
+def measured_node(path: Path, machine: str | None = None) -> MeasuredNode:
+    """The node's run of a folder or of a file. Raises ``RunFolderError``, and ``UsageError`` if not on ``machine``."""
     if path.suffix == ".json" and not path.is_dir():
         results = read_results(path)
         node = MeasuredNode(
             run_id=results.run_id,
+            machine=results.machine,
             fingerprint=results.fingerprint,
             packages=results.provenance.packages,
             environment=results.provenance.environment or {},
@@ -175,6 +178,9 @@ def measured_node(path: Path) -> MeasuredNode:
     else:
         manifest, measurements = RunFolder.open(path).read()
         node, results = MeasuredNode.of_run(manifest, measurements), assemble(manifest, measurements)
+    if machine not in {None, node.machine}:
+        other = f"measured on {node.machine}, whose rates predict nothing of a run on {machine}"
+        raise UsageError(f"{path}: {other}; give a run of node_check on {machine}, or leave out --node")
     return replace(node, verdict=results.verdict, doubts=tuple(node_doubts(results)))
 
 

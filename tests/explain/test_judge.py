@@ -160,6 +160,17 @@ def test_a_predicted_speedup_is_linear_at_most() -> None:
     assert prediction.speedup == 2.0
 
 
+def test_rates_of_another_gpu_judge_nothing() -> None:
+    """A user who gives the run of another kind of GPU has no verdict at all; explain refuses it, too."""
+    node = KEPT / f"{NODES['h200x2']}.json"
+    done = CliRunner().invoke(main, ["judge", str(PIPELINE), "--node", str(node)])
+    assert done.exit_code == 2
+    assert done.output == (
+        f"pybench: {node}: measured on h200, whose rates predict nothing of a run on h100; "
+        "give a run of node_check on h100, or leave out --node\n"
+    )
+
+
 def test_the_command_exits_with_the_verdict(tmp_path: Path) -> None:
     """As JSON and as text; its own output can be judged again, with the same result."""
     arguments = ["judge", str(PIPELINE), "--node", str(NODE)]
