@@ -105,6 +105,11 @@ def machine_kind(gpu_names: Sequence[str]) -> str:
     return model.kind if model else "unknown-" + re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
+def is_of_gpus(profile: str) -> bool:
+    """Whether a profile has the name of a kind of GPU, of a GPU's memory, or of both."""
+    return re.sub(r"-?[0-9]+gb$", "", profile) in {"", *(model.kind for model in _MODELS)}
+
+
 _MIB_PER_GIB = 2**10
 _ASSUMED = ("index", "uuid", "name", "vram_gib", "compute_capability")
 # Memory in MiB as nvidia-smi reports it, by the GB that a card is sold with.

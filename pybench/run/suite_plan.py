@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
+from pybench.core.gpu_models import is_of_gpus
 from pybench.core.plan import (
     NOTHING_REQUIRED,
     Required,
@@ -100,12 +101,18 @@ def plan_suite(
 
 
 def require_working_gpus(machine: Machine, profile: str | None) -> None:
-    """Raises ``MachineError`` where a GPU or its driver is there and fails, unless CPU cores are asked for."""
-    if machine.gpu_remedy is not None and not machine.gpus and profile != "cpu":
-        raise MachineError(
-            f"no usable GPU: {machine.gpu_reason}; {machine.gpu_remedy}; to measure CPU cores instead, give "
-            "--profile cpu, or set CUDA_VISIBLE_DEVICES to nothing"
-        )
+    """Raises ``MachineError`` where a GPU or its driver fails, or the profile is of GPUs, and there are none."""
+    means_gpus = profile is not None and is_of_gpus(profile)
+    if machine.gpus or profile == "cpu" or (machine.gpu_remedy is None and not means_gpus):
+        return
+    why = f"--profile {profile} is for GPUs" if means_gpus else machine.gpu_remedy
+    others = (
+        f"plan for such: pybench plan SUITE --gpu {profile}" if means_gpus else "set CUDA_VISIBLE_DEVICES to nothing"
+    )
+    raise MachineError(
+        f"no usable GPU: {machine.gpu_reason or 'none is here'}; {why}; to measure CPU cores instead, give "
+        f"--profile cpu, or {others}"
+    )
 
 
 def _require_gpus(required: Required, plan: Plan, machine: Machine, *, assumed: bool) -> None:

@@ -155,6 +155,19 @@ def test_gpus_that_nothing_may_use_are_named(
     assert asked.stderr.splitlines()[0].endswith("; points run on CPU cores")
 
 
+@pytest.mark.parametrize("profile", ["h200", "a100-40gb"])
+def test_a_profile_of_gpus_measures_no_cpu_cores(here: Path, profile: str) -> None:
+    """Where there is no GPU, who names a profile of GPUs means another machine; a plan for it is one option away."""
+    for command in ("plan", "run"):
+        done = pybench(command, "train_strategies", "--profile", profile)
+        assert done.exit_code == 3
+        assert "no usable GPU: " in done.stderr
+        assert f"; --profile {profile} is for GPUs; to measure CPU cores instead, give --profile cpu, " in done.stderr
+        assert done.stderr.endswith(f"or plan for such: pybench plan SUITE --gpu {profile}\n")
+    assert not (here / "runs").exists()
+    assert pybench("plan", "train_strategies", "--gpu", profile, "--profile", profile).exit_code == 0
+
+
 @pytest.mark.parametrize(("arguments", "key"), [((), "benchmark"), (("results",), "points")])
 def test_schema_is_json(arguments: tuple[str, ...], key: str) -> None:
     """Of suite files, or of results."""
