@@ -197,7 +197,8 @@ def _name_judges(ctx: click.Context, job: Run, progress: Progress) -> None:
     judges = judged_by(manifest.suite, manifest.plan, manifest.tables, manifest.machine, predicts)
     plan = manifest.plan
     kept_s = {} if manifest.machines else kept_attempts_s(manifest.suite.name, plan, manifest.machine)
-    takes = takes_text(plan, earlier_attempts_s(root, manifest.suite.name, manifest.fingerprint, plan), kept_s)
+    earlier_s = earlier_attempts_s(root, manifest.suite.name, manifest.fingerprint, plan)
+    takes = takes_text(plan, earlier_s, kept_s, job.folder.journal.records())
     progress.note(f"{judged_sentence(judges, plan.rates_run)}; {takes}")
 
 

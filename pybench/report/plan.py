@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pybench.core.judged_by import judged_sentence
 from pybench.core.measurements import grouped
 from pybench.core.memory import may_not_fit, memory_need
-from pybench.core.schedule import sessions
+from pybench.core.schedule import pending, sessions
 from pybench.model.container import ContainerRequest
 from pybench.model.machine import DoctorFinding
 from pybench.model.manifest import duration_text
+from pybench.model.record import Record
 from pybench.model.suite import Plan, Skip, Suite
 from pybench.model.text import amount_text, plural
 from pybench.report.table import Table, wrapped
@@ -168,19 +169,22 @@ def _container(request: ContainerRequest) -> Iterator[str]:
     yield from (f"container {what}: {value}" for what, value in wanted.items() if value)
 
 
-def takes_text(plan: Plan, attempt_s: Mapping[str, float], kept_s: Mapping[str, float]) -> str:
-    """How long all attempts take: by earlier runs here, else by kept runs of the same machine."""
-    if not plan.points:
-        return "nothing to measure"
-    times = {**kept_s, **attempt_s}
-    total_s = sum(times.get(point.digest, 0.0) * point.effort.attempts for point in plan.points)
-    lacking = sum(point.digest not in times for point in plan.points)
-    if lacking == len(plan.points):
+def takes_text(
+    plan: Plan, attempt_s: Mapping[str, float], kept_s: Mapping[str, float], made: Sequence[Record] = ()
+) -> str:
+    """How long the attempts take that are owed after ``made``: by earlier runs here, else by kept runs."""
+    times, owed = {**kept_s, **attempt_s}, [point for point, _ in pending(plan.points, made)]
+    if not owed:
+        return "nothing is left to measure" if made else "nothing to measure"
+    points = {point.id: point.digest for point in owed}.values()
+    lacking = sum(digest not in times for digest in points)
+    if lacking == len(points):
         return "time unknown: no run of this suite on such a machine is kept"
-    is_earlier = all(point.digest in attempt_s or point.digest not in times for point in plan.points)
+    is_earlier = all(digest in attempt_s or digest not in times for digest in points)
     by = "earlier runs" if is_earlier else "kept runs of the same kind and number of GPUs"
-    unknown = f"; unknown for {lacking} of {plural(len(plan.points), 'point')}" if lacking else ""
-    return f"takes about {duration_text(total_s)} by {by}{unknown}"
+    unknown = f"; unknown for {lacking} of {plural(len(points), 'point')}" if lacking else ""
+    total_s = sum(times.get(point.digest, 0.0) for point in owed)
+    return f"{'the rest ' if made else ''}takes about {duration_text(total_s)} by {by}{unknown}"
 
 
 def render_suites(descriptions: Mapping[str, str], *, width: int = 80) -> str:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
+from dataclasses import replace
 
 import pytest
 
 from pybench.model.container import ContainerRequest, Mount
 from pybench.model.suite import Benchmark, Effort, Plan, Point, Skip, Suite
 from pybench.model.workloads.generate import Generate
-from pybench.report.plan import render
+from pybench.report.plan import render, takes_text
+from tests.builders import RECORD
 
 
 def _point(count: int, batch_size: int = 1) -> Point:
@@ -54,6 +55,19 @@ def test_points_skips_and_totals() -> None:
     )
 
 
+def test_the_time_is_of_attempts_that_are_owed() -> None:
+    """Two points of three attempts, of 10 s and 20 s each; of the first point two attempts are made."""
+    points = (_point(1), _point(2))
+    plan = Plan(points=points, skips=())
+    times = dict(zip((point.digest for point in points), (10.0, 20.0), strict=True))
+    every = [replace(RECORD, point_id=p.id, point_digest=p.digest, attempt=each) for p in points for each in (1, 2, 3)]
+    assert takes_text(plan, times, {}) == "takes about 90s by earlier runs"
+    assert takes_text(plan, times, {}, every[:2]) == "the rest takes about 70s by earlier runs"
+    known = {points[0].digest: 10.0}
+    assert takes_text(plan, known, {}) == "takes about 30s by earlier runs; unknown for 1 of 2 points"
+    assert takes_text(plan, times, {}, every) == "nothing is left to measure"
+
+
 def test_a_reason_that_several_points_have_is_printed_once() -> None:
     """Above them, in the order of the plan."""
     suite = Suite(name="s", description="", benchmarks=())
@@ -74,7 +88,7 @@ def test_a_reason_that_several_points_have_is_printed_once() -> None:
 def test_what_no_gpu_has_run_yet_is_named(changes: dict[str, str], part: str) -> None:
     """The plan names the part at each of its points."""
     point = _point(1)
-    new = dataclasses.replace(point, settings=dataclasses.replace(point.settings, **changes))  # type: ignore[arg-type]
+    new = replace(point, settings=replace(point.settings, **changes))  # type: ignore[arg-type]
     text = render(Suite(name="s", description="", benchmarks=()), Plan(points=(new, _point(2)), skips=()))
     assert text.count("never run") == 1
     assert f"{point.id}: never run: no GPU has run pybench's {part} yet" in " ".join(text.split())
@@ -85,14 +99,14 @@ def test_points_that_share_a_process_are_counted() -> None:
     suite = Suite(name="s", description="what for", benchmarks=())
     text = render(suite, Plan(points=(_point(1), _point(1, batch_size=4), _point(2)), skips=()))
     assert text.endswith("\n3 points, 9 attempts in 6 processes\n")
-    alone = dataclasses.replace(_point(1), effort=Effort(attempts=1, steps=5))
+    alone = replace(_point(1), effort=Effort(attempts=1, steps=5))
     assert "\n1 point, 1 attempt in 1 process\n" in render(suite, Plan(points=(alone,), skips=()))
 
 
 def test_long_names_and_reasons_stay_within_80_columns() -> None:
     """A name is wrapped between axes in its column, a reason on a deeper line; numbers stay on their point's line."""
-    long = dataclasses.replace(_point(1), id=f"decode[{'a_setting=value,' * 6}b=1]")
-    skip = dataclasses.replace(_skip(4, "needs what is not here: " + "and more of it, " * 8), id=long.id)
+    long = replace(_point(1), id=f"decode[{'a_setting=value,' * 6}b=1]")
+    skip = replace(_skip(4, "needs what is not here: " + "and more of it, " * 8), id=long.id)
     text = render(Suite(name="s", description="what for " * 12, benchmarks=()), Plan(points=(long,), skips=(skip,)))
     assert max(map(len, text.splitlines())) <= 80
     assert re.search(r"^decode\[a_setting=value,.* 1 +3 +5$", text, re.MULTILINE)
@@ -123,8 +137,8 @@ def test_what_a_suite_wants_of_the_host() -> None:
 def test_a_batch_made_to_fill_the_gpus_is_named() -> None:
     """A batch is named once for all its benchmarks; the points' names have the axes."""
     one = Benchmark(name="a", workload="train", settings={}, axes={"data_parallel": (3,)}, effort=Effort())
-    one = dataclasses.replace(one, implied={"data_parallel": (3,), "global_batch_size": (9,)})
-    suite = Suite(name="s", description="what for", benchmarks=(one, dataclasses.replace(one, name="b")))
+    one = replace(one, implied={"data_parallel": (3,), "global_batch_size": (9,)})
+    suite = Suite(name="s", description="what for", benchmarks=(one, replace(one, name="b")))
     lines = render(suite, Plan(points=(), skips=()), assumed="3 x h200").splitlines()
     assert lines[1:5] == [
         "what for",
