@@ -7,11 +7,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
 import pybench
-from pybench.machine.extension import NAMES
+from pybench import _energy, _nvml
+from pybench.machine.extension import INTERFACES, interface
 
 # The test needs a new process: loaded modules would keep the extension.
 PROGRAM = """
@@ -36,7 +38,7 @@ print(json.dumps(found))
     ("state", "fault"),
     [
         ("absent", "extension pybench._energy not built: "),
-        ("older", "extension pybench._energy is an older build without filtered, "),
+        ("older", "extension pybench._energy is an older build"),
     ],
 )
 def test_without_the_loops_of_an_estimate(tmp_path: Path, state: str, fault: str) -> None:
@@ -56,8 +58,38 @@ def test_without_the_loops_of_an_estimate(tmp_path: Path, state: str, fault: str
     assert not (tmp_path / "runs").exists()
 
 
-def test_every_loop_is_looked_for() -> None:
+def test_the_extension_has_what_is_called() -> None:
     """The extension has exactly the functions that the energy estimate calls."""
     folder = Path(pybench.__file__).parent / "power"
     called = {name for path in folder.glob("*.py") for name in re.findall(r"\b_energy\.(\w+)", path.read_text())}
-    assert called == set(NAMES["_energy"])
+    assert called == {name for name in dir(_energy) if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("extension", [_energy, _nvml])
+def test_a_change_of_the_interface_is_recorded(extension: ModuleType) -> None:
+    """After a change, INTERFACES has what ``interface`` gives."""
+    assert interface(extension) == INTERFACES[extension.__name__.removeprefix("pybench.")]
+
+
+def test_another_argument_or_another_row_is_another_interface() -> None:
+    """An older build often has the same names, as a row fewer of a result shows. How a type is written is no change."""
+    signature = "undone(time_s: Sequence[float], *, tau_s: float) -> tuple[Array, float]\n\nRows end_s, energy_j.\n"
+    found = {
+        text: interface(_with(text))
+        for text in (
+            signature,
+            signature.replace("Sequence[float]", "typing.Annotated[ArrayLike]"),
+            signature.replace("tau_s", "phase_s"),
+            signature.replace("energy_j", "energy_j, seen_w"),
+        )
+    }
+    first, spelled, argument, row = found.values()
+    assert first == spelled
+    assert len({first, argument, row}) == 3
+
+
+def _with(text: str) -> ModuleType:
+    """An extension with one function, of this docstring."""
+    extension = ModuleType("_energy")
+    extension.undone = SimpleNamespace(__doc__=text)  # type: ignore[attr-defined]
+    return extension
