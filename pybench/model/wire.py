@@ -277,9 +277,9 @@ _FINISHING_NS = 1_000_000_000
 """The report after the last step."""
 
 
-def fit(num_steps: int, step_ns: int, now_ns: int, end_ns: int | None) -> bool:
-    """Whether so many steps from ``now_ns`` on end before ``end_ns``: CLOCK_MONOTONIC of the leading host."""
-    return end_ns is None or now_ns + num_steps * step_ns + _FINISHING_NS <= end_ns
+def fits(step_ns: int, now_ns: int, end_ns: int | None) -> bool:
+    """Whether a step from ``now_ns`` on ends before ``end_ns``: CLOCK_MONOTONIC of the leading host."""
+    return end_ns is None or now_ns + step_ns + _FINISHING_NS <= end_ns
 
 
 _NS_PER_S = 1_000_000_000

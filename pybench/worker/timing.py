@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from pybench.model.wire import STEADY_STEPS, Event, Phase, Result, Step, WorkOrder, are_steady, fit
+from pybench.model.wire import STEADY_STEPS, Event, Phase, Result, Step, WorkOrder, are_steady, fits
 from pybench.worker.backend import Workload
 from pybench.worker.ranks import Ranks
 
@@ -36,6 +36,7 @@ class TimingLoop:
     def run(self, order: WorkOrder) -> Result:
         """Warm up until steady or the ceiling, then measure ``order.steps`` steps, or as many as fit the run's time.
 
+        The run's time cuts no warm-up: a step before its end may be 9 % longer than one after it.
         With ``order.dither_ms``, a power sensor's sampling period, pauses come before measured steps, which no step's
         time contains: steps in time with the sensor would otherwise always be seen at one phase.
         """
@@ -48,7 +49,7 @@ class TimingLoop:
             dither = Dither(order.dither_ms * 1e6, order.steps) if order.dither_ms else None
             longest_ns = 0
             for index in range(num_warmup, num_warmup + order.steps):
-                if index > num_warmup and not self._fit(1, longest_ns, order):
+                if index > num_warmup and not self._fits(longest_ns, order):
                     break
                 if dither:
                     self.sleep(dither.pause_ns(self.clock()) / 1e9)
@@ -65,8 +66,6 @@ class TimingLoop:
         durations_ns: list[int] = []
         steady = False
         while not steady and len(durations_ns) < order.max_warmup_steps:
-            if durations_ns and not self._fit(2, durations_ns[-1], order):
-                break
             step = self._step(len(durations_ns), "warmup")
             durations_ns.append(step.duration_ns)
             # Ranks time slightly differently: one decides for all, or they would part ways.
@@ -74,9 +73,9 @@ class TimingLoop:
             steady = self.ranks.agree(any(map(are_steady, last)))
         return len(durations_ns), steady
 
-    def _fit(self, num_steps: int, step_ns: int, order: WorkOrder) -> bool:
-        """Whether the run has time for more steps, by rank 0's clock."""
-        return order.end_ns is None or self.ranks.agree(fit(num_steps, step_ns, self.clock(), order.end_ns))
+    def _fits(self, step_ns: int, order: WorkOrder) -> bool:
+        """Whether the run has time for another step, by rank 0's clock."""
+        return order.end_ns is None or self.ranks.agree(fits(step_ns, self.clock(), order.end_ns))
 
     def _step(self, index: int, phase: Literal["warmup", "measure"]) -> Step:
         self.ranks.barrier()

@@ -101,13 +101,13 @@ def test_measuring_ends_with_the_last_step_that_fits_the_runs_time(
     assert phases == ["warmup"] * warm_up + ["measure"] * measured
 
 
-def test_a_warm_up_leaves_time_for_a_measured_step() -> None:
-    """Steps of 4 and 8 s: another warm-up step and a measured step of 8 s would end at 29 s."""
-    order = replace(ORDER, steps=5, max_warmup_steps=9, end_ns=20 * _S)
-    workload, events = Steps(4 * _S, 8 * _S, 4 * _S), list[Event]()
+def test_the_runs_time_cuts_no_warm_up() -> None:
+    """Steps of 4, 8, 4 and 4 s are steady after 20 s, when the time is over."""
+    order = replace(ORDER, steps=5, max_warmup_steps=9, end_ns=10 * _S)
+    workload, events = Steps(*(length * _S for length in (4, 8, 4, 4, 4))), list[Event]()
     result = TimingLoop(workload, Ranks(), events.append, lambda: workload.now_ns).run(order)
-    assert result == Result(warmup_steps=2, steady=False)
-    assert [event.phase for event in events if isinstance(event, Step)] == ["warmup", "warmup", "measure"]
+    assert result == Result(warmup_steps=4, steady=True)
+    assert [event.phase for event in events if isinstance(event, Step)] == ["warmup"] * 4 + ["measure"]
 
 
 def test_dither_pauses_before_measured_steps_and_outside_their_time() -> None:

@@ -28,7 +28,7 @@ from pybench.model.wire import (
     Step,
     Work,
     WorkOrder,
-    fit,
+    fits,
 )
 from pybench.model.workloads.checkpoint import PHASES, Checkpoint
 from pybench.model.workloads.evaluate import Evaluate
@@ -103,7 +103,7 @@ class Contract:
                 same(rank, "result.warmup_steps", event.warmup_steps, log.num_steps - len(log.steps))
                 longest_ns = max((step.duration_ns for step in log.steps), default=0)
                 # Another step, as long as the longest, would have ended behind the run's time.
-                no_time = longest_ns > 0 and not fit(1, longest_ns, log.latest_ns + _HESITATION_NS, self.order.end_ns)
+                no_time = longest_ns > 0 and not fits(longest_ns, log.latest_ns + _HESITATION_NS, self.order.end_ns)
                 problem = f"the rank measured {len(log.steps)} steps, {self.order.steps} were ordered"
                 require(no_time or len(log.steps) == self.order.steps, rank, "result", problem)
                 same(rank, "phase.name", log.phase.name if log.phase else None, _PHASES[-1])
