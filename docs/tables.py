@@ -211,11 +211,11 @@ def _metrics(traits: Mapping[str, MetricTraits]) -> str:
 
 
 def _suites() -> str:
-    """Each shipped suite on 1 to 8 H100s: minutes by kept runs, and how many points are judged before a node check."""
-    lines = ["| suite | 1 H100 | 2 | 4 | 8 |", "| --- | --- | --- | --- | --- |"]
+    """Each shipped suite on 1 to 8 H200s: minutes by kept runs, and how many points are judged before a node check."""
+    lines = ["| suite | 1 H200 | 2 | 4 | 8 |", "| --- | --- | --- | --- | --- |"]
     here = snapshot()
     for name in described_suites():
-        cells = [_minutes(name, with_gpus(here, "h100", count)) for count in (1, 2, 4, 8)]
+        cells = [_minutes(name, with_gpus(here, "h200", count)) for count in (1, 2, 4, 8)]
         if any(" min" in cell for cell in cells):
             lines.append(f"| `{name}` | {' | '.join(cells)} |")
     return "".join(f"{line}\n" for line in lines)
@@ -229,7 +229,7 @@ def _minutes(name: str, machine: Machine) -> str:
     tables = load_tables(Path(suite.path), sorted(suite.tables))
     judges = judged_by(suite, plan, tables, machine)
     judged = sum(not {BASELINE, RATES, NOTHING}.issuperset(words) for words in judges.values())
-    kinds = (machine, replace(machine, kind="h200"))
+    kinds = (machine, replace(machine, kind="h100"))
     takes = next(
         (
             round(sum(times[point.digest] * point.effort.attempts for point in plan.points) / 60)

@@ -25,8 +25,8 @@ CEILINGS = {
     "nightly": (3372, 18),
     "power": (4013, 22),
     "report": (3778, 36),
-    "run": (6901, 40),
-    "worker": (9301, 73),
+    "run": (6902, 40),
+    "worker": (9300, 73),
 }
 """Lines and modules at most. A folder that needs more takes them from another one in the same commit."""
 SUM = (49997, 330)

@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import median
 
 from pybench.core.gpu_models import is_of_gpus
+from pybench.core.measurements import grouped
 from pybench.core.plan import (
     NOTHING_REQUIRED,
     Required,
@@ -234,18 +235,18 @@ def earlier_attempts_s(
 def kept_attempts_s(suite: str, plan: Plan, machine: Machine) -> dict[str, float]:
     """Seconds of an attempt by the digest of its point, by kept runs of the same kind and number of GPUs.
 
-    Times are of the shipped suite; node points in a suite of models have the time of ``node_check``.
+    Elsewhere a point has the time of a machine of its own number; ``node_check`` has those of node points in any suite.
     """
-    known = load_durations().get(machine.kind, {}).get(str(len(machine.gpus)), {})
-    of_node = [isinstance(point.settings, NodeSettings) for point in plan.points]
-    names = [suite if all(of_node) or not is_node else "node_check" for is_node in of_node]
-    return {p.digest: known[name] for p, name in zip(plan.points, names, strict=True) if name in known}
+    by_count, here, seconds = load_durations().get(machine.kind, {}), str(len(machine.gpus)), dict[str, float]()
+    has_models = any(not isinstance(point.settings, NodeSettings) for point in plan.points)
+    for point in plan.points:
+        name = "node_check" if has_models and isinstance(point.settings, NodeSettings) else suite
+        known = {**by_count.get(str(point.num_gpus), {}), **by_count.get(here, {})}
+        seconds |= {point.digest: known[name]} if name in known else {}
+    return seconds
 
 
 def attempts_s(records: Sequence[Record]) -> dict[str, float]:
     """Median seconds of a good attempt by the digest of its point."""
-    durations_s: dict[str, list[float]] = {}
-    for record in records:
-        if record.ok:
-            durations_s.setdefault(record.point_digest, []).append(record.duration_s)
+    durations_s = grouped((record.point_digest, record.duration_s) for record in records if record.ok)
     return {digest: median(values) for digest, values in durations_s.items()}
