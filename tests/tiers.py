@@ -48,7 +48,7 @@ TIERS: dict[str, tuple[str, ...]] = {
     "torch": (
         *("benchmarks/test_matmul_overhead.py", "benchmarks/test_split_layers.py", "power/recording/test_calibrate.py"),
         *(f"whole/test_{name}.py" for name in ("document_commands", "preflight", "quick_check", "train_runs")),
-        *("run/test_server.py", "worker/test_server.py", "worker/test_vllm.py", "worker/torch"),
+        *("run/test_server.py", "slurm/test_slurm.py", "worker/test_server.py", "worker/test_vllm.py", "worker/torch"),
     ),
     "native": ("native",),
     "whole": ("benchmarks", "containers", "report/browser", "slurm", "whole"),

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from pybench.run.engines.process import end_marked, processes_marked
-from pybench.run.engines.stage import stage_worker
 from tests.programs import shell_program
+from tests.worker.conftest import staged
 
 KILLS = 100
 LONGEST_S = 0.4
@@ -54,7 +54,7 @@ ORDER = """
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A worker that runs for ten minutes."""
-    stage_worker(tmp_path / "stage")
+    staged(tmp_path)
     entry = tmp_path / "stage" / "pybench" / "worker" / "backends" / "torch" / "entry.py"
     entry.write_text("import time\ndef join(order):\n    time.sleep(600)\n")
     (tmp_path / "orders.jsonl").write_text(ORDER.replace("\n", "") + "\n")

@@ -46,18 +46,23 @@ def measures_smallest(command: str, folder: Path) -> None:
     measures(f"{command} --set model=llama-tiny", folder)
 
 
-def measures(command: str, folder: Path) -> None:
+def measures(command: str, folder: Path, *own: str) -> None:
     """Every point is measured, by one attempt of one step; the verdict depends on this machine.
 
     Workers begin with torch imported: all other parts are what a reader gets.
     """
-    python = folder.with_name("bin") / "python"
-    done = run(f"{command} --attempts 1 --steps 1 --set max_warmup_steps=2 --python {python}", folder)
+    options = own or ("--python", str(folder.with_name("bin") / "python"))
+    done = run(f"{command} --attempts 1 --steps 1 --set max_warmup_steps=1 {shlex.join(options)}", folder)
     assert done.returncode in {0, 1, 4}, done.stderr
     assert "verdict: " in done.stdout
     (results,) = folder.glob("runs/*/results.json")
     assert '"status": "ok"' in results.read_text()
     assert '"status": "failed"' not in results.read_text()
+
+
+def measures_many(command: str, folder: Path) -> None:
+    """Workers import torch, once for all points; before each, the collector looks at all that is imported."""
+    measures(command, folder, "--python", sys.executable)
 
 
 def would_measure(command: str, folder: Path) -> None:
@@ -130,7 +135,7 @@ CHECKS: dict[str, Check] = {
     "pybench images list": succeeds,
     "pybench images verify": asks_registries,
     "pybench run tp_scaling": measures_smallest,
-    "pybench run suites/node_check.toml": measures,
+    "pybench run suites/node_check.toml": measures_many,
     "pybench run quick_check": would_measure,  # tests/whole/test_quick_check.py measures it
     "pybench run serving": measures,
     "pybench run suites/tp_scaling.toml -k tensor_parallel=2": would_measure,
