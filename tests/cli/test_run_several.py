@@ -162,8 +162,8 @@ def test_a_suite_is_repeated_as_runs_of_their_own(here: Path, drill: Drill) -> N
 
 
 def test_a_time_limit_is_for_all_runs_together(here: Path, drill: Drill) -> None:
-    """Equal runs: none is cut short, and the first is always made."""
-    done = CliRunner().invoke(main, (*drill(), "--aa", "3", "--time-limit", "1s"))
+    """Equal runs: none is cut short, and the first is always made. Its steps alone take more than half of the time."""
+    done = CliRunner().invoke(main, (*drill(FAKE_STEP_MS="50"), "--aa", "3", "--time-limit", "1s"))
     assert done.exit_code == 0, done.output
     assert "run 1 of 3: pass" in done.output
     assert "--time-limit 1s: no time for run 2 of 3" in done.output

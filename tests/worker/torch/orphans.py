@@ -1,6 +1,7 @@
-"""Kill a run of real torch ranks at one moment, and print what is alive after a while: FOLDER MOMENT_S WHILE_S.
+"""Kill a run of real torch ranks at one moment, and print what is alive after a while: FOLDER MOMENT WHILE_S.
 
-This process adopts whatever the run leaves, with its environment or without.
+The moment is a number of seconds or a name of ``MOMENTS``. This process adopts whatever the run leaves, with its
+environment or without.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import time
 from pathlib import Path
 
 from tests.builders import NO_DRIVER, decode_benchmark
+from tests.processes import wait_for
 
 PR_SET_CHILD_SUBREAPER = 36
 SUITE = """
@@ -24,6 +26,7 @@ name = "orphans"
 [benchmark.axes]
 tensor_parallel = [2]
 """
+NUM_RANKS = 2
 
 
 def alive() -> dict[int, str]:
@@ -55,7 +58,34 @@ def command_line(pid: int) -> str:
         return ""
 
 
-def main(folder: Path, moment_s: float, while_s: float) -> None:
+def is_prepared(folder: Path) -> bool:
+    """Whether the run has its folder; no worker was started before."""
+    return any(folder.glob("runs/*"))
+
+
+def imports_torch(folder: Path) -> bool:
+    """Whether a process has a library of torch."""
+    return any("libtorch" in maps_of(pid) for pid in alive())
+
+
+def measures(folder: Path) -> bool:
+    """Whether every rank has reported a step."""
+    reports = [path.read_text() for path in folder.glob("runs/*/attempts/*/exchange/events.*.jsonl")]
+    return len(reports) == NUM_RANKS and all('"step"' in report for report in reports)
+
+
+MOMENTS = {"prepared": is_prepared, "imports": imports_torch, "measures": measures}
+
+
+def maps_of(pid: int) -> str:
+    """Files in a process's memory."""
+    try:
+        return Path(f"/proc/{pid}/maps").read_text()
+    except OSError:
+        return ""
+
+
+def main(folder: Path, moment: str, while_s: float) -> None:
     """Print how many processes there were, and each that is left."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     decode = decode_benchmark(prompt_tokens=16, output_tokens=64, attempts=5, steps=200)
@@ -64,7 +94,10 @@ def main(folder: Path, moment_s: float, while_s: float) -> None:
     command = (sys.executable, "-c", "from pybench.cli.main import main; main()", "run", "orphans.toml")
     log = (folder / "log").open("wb")
     with subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log) as run:
-        time.sleep(moment_s)
+        if has_come := MOMENTS.get(moment):
+            wait_for(lambda: has_come(folder) or run.poll() is not None)
+        else:
+            time.sleep(float(moment))
         before = alive()
         ended = run.poll()
         run.send_signal(signal.SIGKILL)
@@ -77,4 +110,4 @@ def main(folder: Path, moment_s: float, while_s: float) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3]))
+    main(Path(sys.argv[1]), sys.argv[2], float(sys.argv[3]))
