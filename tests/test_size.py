@@ -14,18 +14,18 @@ from tests.test_floors import imports, is_face, modules
 PACKAGE = Path(pybench.__file__).parent
 CEILINGS = {
     "": (46, 1),
-    "cli": (1671, 11),
+    "cli": (1674, 11),
     "core": (7203, 42),
-    "evidence": (1137, 8),
-    "explain": (1790, 12),
-    "files": (2777, 17),
+    "evidence": (1135, 8),
+    "explain": (1792, 12),
+    "files": (2779, 17),
     "fleet": (1459, 9),
-    "machine": (1475, 12),
-    "model": (5074, 29),
-    "nightly": (3372, 18),
-    "power": (4013, 22),
-    "report": (3778, 36),
-    "run": (6902, 40),
+    "machine": (1465, 12),
+    "model": (5094, 29),
+    "nightly": (3367, 18),
+    "power": (4010, 22),
+    "report": (3779, 36),
+    "run": (6894, 40),
     "worker": (9300, 73),
 }
 """Lines and modules at most. A folder that needs more takes them from another one in the same commit."""

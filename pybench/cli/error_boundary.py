@@ -14,7 +14,7 @@ import click
 
 from pybench.cli.exit_codes import INTERNAL, INTERRUPTED, MACHINE, exit_code_of
 from pybench.cli.io import echo
-from pybench.model.errors import PybenchError
+from pybench.model.errors import PybenchError, fault_text
 
 
 class ErrorBoundary(click.Group):
@@ -51,7 +51,7 @@ class ErrorBoundary(click.Group):
                 raise
             except OSError as error:
                 where = f"{error.filename}: " if error.filename else ""
-                _end(ctx, f"{where}{error.strerror or error}; details: {_details(error)}", MACHINE)
+                _end(ctx, f"{where}{fault_text(error)}; details: {_details(error)}", MACHINE)
             except MemoryError:
                 _end(ctx, "too little memory: free some of the host's, or raise the limit (ulimit -v)", MACHINE)
             except Exception as error:  # noqa: BLE001 - whatever else goes wrong is a defect of pybench

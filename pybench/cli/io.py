@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from pybench.files.safe_folder import opened_folder, write_file
-from pybench.model.errors import UsageError
+from pybench.model.errors import UsageError, fault_text
 
 if TYPE_CHECKING:
     from pybench.report.export.judged import Judged
@@ -74,7 +74,8 @@ def kept_writable(option: str, file: Path) -> Iterator[None]:
         # A pipe without a reader is refused: opening it otherwise would wait for one.
         opened = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     except OSError as error:
-        raise UsageError(f"{option} {file}: cannot be written: {error.strerror}; nothing was run") from error
+        reason = fault_text(error, "make its folder first")
+        raise UsageError(f"{option} {file}: cannot be written: {reason}; nothing was run") from error
     try:
         if not was_there:
             file.resolve().unlink()  # a link that led nowhere stays
@@ -129,6 +130,4 @@ def write_bytes(file: Path, content: bytes) -> None:
             with opened_folder(target.parent) as folder:
                 write_file(folder, target.name, content)
     except OSError as error:
-        remedies = {IsADirectoryError: "; give a file", FileNotFoundError: "; make its folder first"}
-        remedy = remedies.get(type(error), "")
-        raise UsageError(f"{file}: cannot be written: {error.strerror}{remedy}") from error
+        raise UsageError(f"{file}: cannot be written: {fault_text(error, 'make its folder first')}") from error

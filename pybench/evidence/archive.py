@@ -19,7 +19,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from pybench.model.errors import RunFolderError, UsageError
+from pybench.files.run.journal import run_folder_errors
+from pybench.model.errors import RunFolderError, UsageError, fault_text
 from pybench.model.manifest import MANIFEST_FILE
 from pybench.model.record import JOURNAL_FILE
 from pybench.model.results import RESULTS_FILE
@@ -84,10 +85,8 @@ def evidence_files(folder: Path) -> tuple[str, ...]:
 
     Raises ``RunFolderError`` for a link, pipe or device among them, or for more than a run has.
     """
-    try:
+    with run_folder_errors(folder, "read the run's files"):
         names = sorted(_names(folder))
-    except OSError as error:
-        raise RunFolderError(f"{error.filename or folder}: cannot be read: {error.strerror}") from error
     if len(names) > MAX_FILES:
         raise RunFolderError(f"{folder}: more than {MAX_FILES} files, which no run has")
     return tuple(names)
@@ -182,7 +181,8 @@ def write_bundle(folder: Path, run_id: str, file: Path) -> tuple[str, ...]:
     names = evidence_files(folder)
     if not is_evidence_name(run_id) or "/" in run_id:
         raise RunFolderError(f"{folder}: its manifest names the run {run_id!r:.80}, which no run is named")
-    digests = {name: digest_of(folder / name) for name in names}
+    with run_folder_errors(folder, "read the run's files"):
+        digests = {name: digest_of(folder / name) for name in names}
     texts = descriptions(folder, digests)
     digests |= {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
     texts[SUMS] = "".join(f"{digest}  {name}\n" for name, digest in digests.items())
@@ -198,8 +198,7 @@ def write_bundle(folder: Path, run_id: str, file: Path) -> tuple[str, ...]:
                 archive.writestr(_member(run_id, name), text)
         partial.replace(file)
     except OSError as error:
-        remedy = "; make its folder first" if isinstance(error, FileNotFoundError) else ""
-        raise UsageError(f"{file}: cannot write the bundle: {error.strerror}{remedy}") from error
+        raise UsageError(f"{file}: cannot write the bundle: {fault_text(error, 'make its folder first')}") from error
     finally:
         with suppress(OSError):  # a place that refuses the bundle refuses this, too
             partial.unlink()
@@ -222,7 +221,7 @@ def require_archive(file: Path) -> None:
         with file.open("rb") as stream:
             begins = stream.read(len(_MAGIC))
     except OSError as error:
-        raise UsageError(f"{file}: cannot be read: {error.strerror}") from error
+        raise UsageError(f"{file}: cannot be read: {fault_text(error)}") from error
     if begins != _MAGIC:
         evidence = "; a results.json has no evidence to check" if file.suffix == ".json" else ""
         raise UsageError(f"{file}: not a bundle; verify takes a bundle (.zip) or a run's folder{evidence}")
@@ -248,7 +247,7 @@ def unpack_bundle(file: Path, into: Path) -> Path:
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
         raise BundleError(f"{file}: cannot be unpacked: {error}; the bundle was edited or damaged") from error
     except OSError as error:
-        raise BundleError(f"{file}: cannot be unpacked: {error.strerror}") from error
+        raise BundleError(f"{file}: cannot be unpacked: {fault_text(error)}") from error
     return into / run_id
 
 

@@ -32,7 +32,7 @@ from pybench.evidence.signature import check_signature
 from pybench.evidence.values import Discrepancy, DiscrepancyState, Verification
 from pybench.files.run.folder import RunFolder
 from pybench.files.safe_folder import read_below
-from pybench.model.errors import PybenchError
+from pybench.model.errors import PybenchError, fault_text
 from pybench.model.machine import this_build
 from pybench.model.manifest import MANIFEST_FILE, Manifest, time_limit_text
 from pybench.model.record import JOURNAL_FILE, Record
@@ -149,8 +149,7 @@ def check_digests(path: Path, names: Sequence[str]) -> Iterator[Discrepancy]:
     try:
         listed = parse_sums(read_below(path, SUMS, _MAX_SUMS_BYTES).decode("utf-8"))
     except (OSError, ValueError) as error:
-        text = f"cannot be read: {error.strerror}" if isinstance(error, OSError) else str(error)
-        yield Discrepancy("digest", SUMS, text)
+        yield Discrepancy("digest", SUMS, f"cannot be read: {fault_text(error)}")
         return
     present = {file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file() and file.name != SUMS}
     held = present.union(names)
@@ -178,7 +177,7 @@ def check_worker(folder: RunFolder, manifest: Manifest, *, same_build: bool) -> 
     try:
         digest = worker_digest(folder.worker)
     except OSError as error:
-        yield Discrepancy("unreadable", "worker", f"the worker's source cannot be read: {error.strerror}")
+        yield Discrepancy("unreadable", "worker", f"the worker's source cannot be read: {fault_text(error)}")
         return
     if digest != manifest.worker_sha256:
         yield Discrepancy("worker", "worker", "its source is not the one that the manifest names")
@@ -234,7 +233,7 @@ def check_results(
         yield Discrepancy("owed", RESULTS_FILE, text, "unfinished")
         return
     except OSError as error:
-        yield Discrepancy("unreadable", RESULTS_FILE, f"cannot be read: {error.strerror}")
+        yield Discrepancy("unreadable", RESULTS_FILE, f"cannot be read: {fault_text(error)}")
         return
 
     def refuse(name: str) -> None:

@@ -19,7 +19,7 @@ from tree_sitter import Language, Node, Parser
 
 from pybench.files.reader import decode_json
 from pybench.files.safe_folder import read_named
-from pybench.model.errors import FileError, Problem, ProblemKind, is_machine_fault
+from pybench.model.errors import FileError, Problem, ProblemKind, fault_text, is_machine_fault
 from pybench.model.text import abridged, plural
 from pybench.model.workloads.settings import ALL_GPUS, REST
 
@@ -60,7 +60,7 @@ def read_text(path: Path, noun: str, begins: str, ending: str = ".toml") -> str:
     except (OSError, ValueError) as error:
         if isinstance(error, OSError) and is_machine_fault(error):
             raise
-        raise refuse(path, f"can't be read: {getattr(error, 'strerror', None) or error}") from error
+        raise refuse(path, f"can't be read: {fault_text(error)}") from error
     if not data.strip():
         raise refuse(path, f"empty; {noun} begins with {begins}")
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):

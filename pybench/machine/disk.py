@@ -13,25 +13,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from pybench.model.errors import MachineError, is_disk_full, is_machine_fault
+from pybench.model.errors import REMEDIES, MachineError, is_disk_full, is_machine_fault
 
 # Engines repeat the error text of the kernel; Go writes it in lower case.
 _FULL = re.compile(f"{os.strerror(errno.ENOSPC)}|{os.strerror(errno.EDQUOT)}", re.IGNORECASE)
 
-
 # Somebody moved, removed or replaced the folder meanwhile: whether it holds all that was recorded is not known.
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _CLOSED = (errno.EACCES, errno.EPERM)
-_REMEDIES = {
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free space there"),
-    **dict.fromkeys((errno.EROFS, *_CLOSED), "make it writable"),
-    **dict.fromkeys(_GONE, "put it back"),
-    errno.EFBIG: "allow larger files (ulimit -f)",
-    errno.EMFILE: "allow more open files (ulimit -n)",
-    errno.ENFILE: "allow more open files (sysctl fs.file-max)",
-    errno.ENOMEM: "free memory",
-}
-_OTHER_REMEDY = "look for the fault in the kernel's log (dmesg)"
+_REMEDIES = {**REMEDIES, **dict.fromkeys(_CLOSED, "make it writable"), **dict.fromkeys(_GONE, "put it back")}
 _SCRATCH = "room"
 
 
@@ -60,7 +50,7 @@ def disk_error(folder: Path, kept: str, then: str) -> Iterator[None]:
         needed = f" of {error.num_bytes:,} needed" if isinstance(error, NoRoomError) else ""
         room = f" ({room_text(folder)}{needed})" if is_disk_full(error) else ""
         known = f"{kept}: " if kept and error.errno not in _GONE else ""
-        remedy = _REMEDIES.get(error.errno or 0, _OTHER_REMEDY)
+        remedy = _REMEDIES.get(error.errno or 0, _REMEDIES[errno.EIO])
         raise MachineError(f"{where}: {error.strerror}{room}; {known}{remedy}, then{then}") from error
 
 

@@ -64,3 +64,23 @@ def is_disk_full(error: OSError) -> bool:
 def is_machine_fault(error: OSError) -> bool:
     """Whether the machine failed, whatever was to be done: a disk that is full, broken or read-only, no file left."""
     return error.errno in _FAULTS
+
+
+REMEDIES = {
+    **dict.fromkeys(_FULL, "free space there"),
+    **dict.fromkeys((errno.EACCES, errno.EPERM), "change its permissions"),
+    errno.EROFS: "make it writable",
+    errno.EIO: "look for the fault in the kernel's log (dmesg)",
+    errno.EISDIR: "give a file",
+    errno.EFBIG: "allow larger files (ulimit -f)",
+    errno.EMFILE: "allow more open files (ulimit -n)",
+    errno.ENFILE: "allow more open files (sysctl fs.file-max)",
+    errno.ENOMEM: "free memory",
+}
+
+
+def fault_text(error: Exception, absent: str = "") -> str:
+    """The system's words for a file and, where one is known, the next step; ``absent`` is that for a missing one."""
+    number = getattr(error, "errno", None)
+    remedy = absent if number == errno.ENOENT else REMEDIES.get(number or 0)
+    return "; ".join(filter(None, (getattr(error, "strerror", None) or str(error), remedy)))

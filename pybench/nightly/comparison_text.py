@@ -38,12 +38,7 @@ _COLOUR = {"regressed": COLOURS["fail"], "improved": COLOURS["pass"], "unchanged
 
 
 def render(
-    comparison: RunComparison,
-    runs: Sequence[RunFigures],
-    *,
-    width: int = 80,
-    color: bool = False,
-    detail: bool = False,
+    comparison: RunComparison, runs: Sequence[RunFigures], *, width: int = 80, color: bool = False, detail: bool = False
 ) -> str:
     """Draw it. ``runs`` are the references and the run; unchanged rows are only counted without detail."""
     out = Paper(width, color=color)

@@ -7,15 +7,15 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import click
 
+from pybench.cli.exit_codes import USAGE
 from pybench.cli.io import echo, kept_writable, require_apart, terminal_options, write_bytes, write_json
 from pybench.cli.params import FILE
 from pybench.model.errors import MachineError, PybenchError, UsageError
 
-# As for any other file that a command can't write.
-_NOT_WRITTEN = 2
 _LONGEST_S = 86_400.0
 _GPUS = click.option("--gpu", "indices", type=click.IntRange(0), multiple=True, help="Only this GPU; may be repeated.")
 _JSON = click.option("--json", "json_file", type=FILE, metavar="FILE", help="Write the result there, too.")
@@ -115,13 +115,10 @@ def record(
     result = (used.energy, used.package_j, used.package_reason)
     _say(energy_table(*result, width=terminal_options()["width"]))
     written = {"command": list(used.argv), "exit_code": used.exit_code, **energy_json(*result)}
-
-    def trace_bytes(file: Path) -> bytes:
-        return encode_trace(used.trace) if file.suffix == ".npz" else trace_csv(used.trace).encode()
-
+    encoders: dict[str, Any] = {".npz": encode_trace, ".csv": lambda trace: trace_csv(trace).encode()}
     writers: tuple[tuple[Path | None, Callable[[Path], None]], ...] = (
         (json_file, lambda file: write_json(file, written)),
-        (trace_file, lambda file: write_bytes(file, trace_bytes(file))),
+        (trace_file, lambda file: write_bytes(file, encoders[file.suffix](used.trace))),
         (plot_file, lambda file: write_bytes(file, render(used).encode())),
     )
     failed = False
@@ -132,7 +129,7 @@ def record(
         except PybenchError as error:  # the other files are written all the same
             failed = True
             _say(f"pybench: {error}\n")
-    ctx.exit(used.exit_code or (_NOT_WRITTEN if failed else 0))
+    ctx.exit(used.exit_code or (USAGE if failed else 0))
 
 
 @power.command()

@@ -22,7 +22,7 @@ from pydantic import ValidationError
 
 from pybench.files.reader import check_version, first_fault, object_reader
 from pybench.files.safe_folder import opened_folder, read_below, write_file
-from pybench.model.errors import RunFolderError
+from pybench.model.errors import RunFolderError, fault_text
 from pybench.power.trace import (
     MISSING,
     PLANES,
@@ -90,7 +90,7 @@ def read_trace(folder: Path, name: str) -> PowerTrace:
     try:
         data = read_below(folder, name, MAX_BYTES)
     except OSError as error:
-        raise RunFolderError(f"{path}: cannot read the power trace: {error.strerror}") from error
+        raise RunFolderError(f"{path}: cannot read the power trace: {fault_text(error)}") from error
     try:
         return _decoded(unpack(data, MAX_BYTES), path)
     except ValueError as error:

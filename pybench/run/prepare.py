@@ -21,7 +21,7 @@ from pybench.files.suite.expected_table import load_tables
 from pybench.machine.disk import disk_error
 from pybench.machine.environment import snapshot
 from pybench.model.container import ContainerSetup
-from pybench.model.errors import MachineError, RunFolderError, UsageError, is_machine_fault
+from pybench.model.errors import MachineError, RunFolderError, UsageError, fault_text, is_machine_fault
 from pybench.model.machine import Host, Machine, Software, this_build
 from pybench.model.manifest import NO_OPTIONS, Manifest, PartOf, PlanOptions
 from pybench.model.text import os_text
@@ -169,7 +169,7 @@ def resume_run(
     except OSError as error:
         if is_machine_fault(error):
             raise
-        raise RunFolderError(f"{folder.worker}: cannot read the worker's source: {error.strerror}") from error
+        raise RunFolderError(f"{folder.worker}: cannot read the worker's source: {fault_text(error)}") from error
     if staged != manifest.worker_sha256:
         raise RunFolderError(
             f"{folder.path}: the worker's source in it has changed since the run began; start a new run"

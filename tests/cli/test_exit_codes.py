@@ -70,7 +70,9 @@ def test_what_the_system_refuses_is_the_machines_trouble(
     monkeypatch.setattr(prepare, "prepare_run", refused)
     result = CliRunner().invoke(main, drill())
     assert result.exit_code == exit_codes.MACHINE
-    assert result.stderr.startswith("pybench: /disk/file: Input/output error; details: ")
+    assert result.stderr.startswith(
+        "pybench: /disk/file: Input/output error; look for the fault in the kernel's log (dmesg); details: "
+    )
     Path(result.stderr.split()[-1]).unlink()
     assert here.is_dir()
 

@@ -97,8 +97,9 @@ def test_record_refuses_a_file_it_could_not_write_before_it_runs(fake_nvml: Tell
     others = [part for pair in fine.items() for part in pair]
     code, output = invoke("record", *others, option, absent, "--", "touch", ran)
     assert code == 2
-    assert f"{option} {absent}: cannot be written: No such file or directory; nothing was run" in output.replace(
-        "\n", ""
+    assert (
+        f"{option} {absent}: cannot be written: No such file or directory; make its folder first; nothing was run"
+        in output.replace("\n", "")
     )
     assert not ran.exists()
     assert not any(path.exists() for path in fine.values())

@@ -209,7 +209,7 @@ def test_what_is_written_is_read_back(build: Build, tmp_path: Path) -> None:
     ("path", "message"),
     [
         ("mine.txt", "an expected table is a .toml file"),
-        ("none/mine.toml", "can't be written: there is no folder .*none; make it first"),
+        ("none/mine.toml", "can't be written: No such file or directory; make its folder first"),
     ],
 )
 def test_where_no_table_can_be_written(build: Build, tmp_path: Path, path: str, message: str) -> None:

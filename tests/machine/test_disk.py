@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pybench.machine.disk import disk_error, require_room, room_text
-from pybench.model.errors import MachineError
+from pybench.model.errors import MachineError, fault_text
 from pybench.run.engines.base import engine_error
 from tests.golden_sentences import sentences_of
 
@@ -79,6 +79,19 @@ def test_other_faults_of_the_machine(tmp_path: Path, code: int, remedy: str) -> 
     with pytest.raises(MachineError) as failed, disk_error(tmp_path, "all is kept", " do it"):
         raise OSError(code, os.strerror(code), str(tmp_path / "file"))
     assert str(failed.value) == f"{tmp_path}/file: {os.strerror(code)}; all is kept: {remedy}"
+
+
+def test_the_words_for_a_file() -> None:
+    """The system's words, then the next step, where one is known; who reads or writes knows that of an absent file."""
+
+    def told(code: int) -> str:
+        return fault_text(OSError(code, os.strerror(code)), "make its folder first")
+
+    assert told(errno.ENOSPC) == "No space left on device; free space there"
+    assert told(errno.EACCES) == "Permission denied; change its permissions"
+    assert told(errno.ENOENT) == "No such file or directory; make its folder first"
+    assert told(errno.ENOTDIR) == "Not a directory"
+    assert fault_text(ValueError("embedded null byte")) == "embedded null byte"
 
 
 @pytest.mark.parametrize("code", [errno.ENOENT, errno.ENOTDIR, errno.ELOOP])

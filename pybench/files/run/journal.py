@@ -21,7 +21,7 @@ from pathlib import Path
 
 from pybench.files.reader import DAMAGED, Reader, decode_json, decode_versioned, has_too_many, utc_time
 from pybench.files.safe_folder import opened_file, opened_folder, read_file, write_all
-from pybench.model.errors import RunFolderError, is_machine_fault
+from pybench.model.errors import RunFolderError, fault_text, is_machine_fault
 from pybench.model.record import JOURNAL_FILE, RECORD_VERSION, Record
 
 DEFECTS = (OSError, ValueError, ArithmeticError, LookupError, TypeError, AttributeError, RecursionError)
@@ -34,7 +34,7 @@ class AbsentError(RunFolderError):
 
 @contextmanager
 def run_folder_errors(path: Path, doing: str, remedy: str = "") -> Iterator[None]:
-    """Turn a system's error, but for a fault of the machine, into a ``RunFolderError`` with the next step."""
+    """Turn a system's error, but for a fault of the machine, into a ``RunFolderError`` with the file and next step."""
     try:
         yield
     except FileNotFoundError as error:
@@ -42,7 +42,9 @@ def run_folder_errors(path: Path, doing: str, remedy: str = "") -> Iterator[None
     except OSError as error:
         if is_machine_fault(error):
             raise OSError(error.errno, f"cannot {doing}: {error.strerror}", str(path)) from error
-        raise RunFolderError(f"{path}: cannot {doing}: {error.strerror}{remedy}") from error
+        where = error.filename if str(error.filename).startswith(str(path)) else path
+        text = f"{error.strerror}{remedy}" if remedy else fault_text(error)
+        raise RunFolderError(f"{where}: cannot {doing}: {text}") from error
 
 
 # Journals of pybench's suites have some 0.5 MB.

@@ -12,7 +12,7 @@ from pybench.core.counts import contradiction
 from pybench.files.reader import Reader, decode_json, first_fault
 from pybench.files.run.folder import RunFolder
 from pybench.files.safe_folder import read_named
-from pybench.model.errors import RunFolderError
+from pybench.model.errors import RunFolderError, fault_text
 from pybench.model.results import RESULTS_VERSION, Results
 from pybench.model.workloads.settings import LARGEST
 
@@ -35,7 +35,7 @@ def read_results(path: Path) -> Results:
     try:
         data = read_named(path, _MAX_BYTES)
     except (OSError, ValueError, RuntimeError) as error:
-        raise RunFolderError(f"{path}: cannot read the results: {getattr(error, 'strerror', error)}") from error
+        raise RunFolderError(f"{path}: cannot read the results: {fault_text(error, _REBUILD)}") from error
     unread = f"{path}: not a results.json that this pybench reads"
     try:
         results = _RESULTS.read(decode_json(data))

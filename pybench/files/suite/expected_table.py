@@ -17,6 +17,7 @@ from pybench.files.shipped import shipped_suites
 from pybench.files.suite.profiles import fields_of_workload
 from pybench.files.suite.schema import fields_of
 from pybench.files.toml_file import MOST_NAMES, KeyProblem, did_you_mean, faults, message_of, read_toml, refuse
+from pybench.model.errors import fault_text
 from pybench.model.machine import Network, Switch
 from pybench.model.suite import ANY, ExpectedRow, ExpectedTable, FigureRow, RatioRow
 from pybench.model.text import abridged, plural
@@ -102,8 +103,7 @@ def write_table(table: ExpectedTable, path: Path) -> None:
         with opened_folder(target.parent) as folder:
             write_file(folder, target.name, table_text(table).encode())
     except OSError as error:
-        reason = error.strerror if path.parent.is_dir() else f"there is no folder {path.parent}; make it first"
-        raise refuse(path, f"can't be written: {reason}") from error
+        raise refuse(path, f"can't be written: {fault_text(error, 'make its folder first')}") from error
     read_table(path)
 
 

@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 
 from pybench.core.numbers import spread
-from pybench.model.errors import UsageError
+from pybench.model.errors import UsageError, fault_text
 from pybench.model.results import Results
 from pybench.model.workloads.registry import METRICS
 from pybench.report.run.headline import tracked
@@ -43,7 +43,7 @@ def export(view: RunView, out: Path) -> str:
             out.mkdir(parents=True, exist_ok=True)
             (out / name).write_text(json.dumps(entries, indent=2) + "\n", encoding="utf-8")
         except OSError as error:
-            raise UsageError(f"{out / name}: cannot write the export: {error.strerror}") from error
+            raise UsageError(f"{out / name}: cannot write the export: {fault_text(error)}") from error
     return (
         f"{len(files[BIGGER])} figures in {out / BIGGER} (tool: customBiggerIsBetter), "
         f"{len(files[SMALLER])} in {out / SMALLER} (tool: customSmallerIsBetter)"

@@ -17,7 +17,7 @@ from typing import cast
 
 from pybench import __version__
 from pybench.machine.environment import host_clock, network, snapshot
-from pybench.model.errors import MachineError, UsageError
+from pybench.model.errors import MachineError, UsageError, fault_text
 from pybench.model.machine import Host, this_build
 from pybench.power.recorder import sampler_unavailable_reason
 from pybench.run.engines.base import Launcher
@@ -144,7 +144,7 @@ def read_secret(environment: Mapping[str, str]) -> bytes:
             with Path(path).open("rb") as stream:
                 text = stream.read(_MAX_SECRET_BYTES).decode(errors="surrogateescape")
         except OSError as error:
-            raise UsageError(f"{SECRET_FILE_VARIABLE}: {path}: cannot be read: {error.strerror}") from error
+            raise UsageError(f"{SECRET_FILE_VARIABLE}: {path}: cannot be read: {fault_text(error)}") from error
     secret = os.fsencode(text.strip())
     if len(secret) < _MIN_SECRET_BYTES:
         problem = "is shorter than" if secret else "is needed on all hosts, the same on each, of at least"

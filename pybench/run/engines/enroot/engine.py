@@ -277,13 +277,5 @@ def _manifest(repository: str, digest: str) -> RegistryManifest:
 
 
 ENGINE = ImageFileEngine(
-    "enroot",
-    "sqsh",
-    examine,
-    import_image,
-    EnrootLauncher,
-    _tries,
-    _REMEDIES,
-    keeps_entrypoint=True,
-    report=_findings,
+    "enroot", "sqsh", examine, import_image, EnrootLauncher, _tries, _REMEDIES, keeps_entrypoint=True, report=_findings
 )
