@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pybench.cli.params import FILE, FOLDER, PATH, format_option
+from pybench.cli.params import FOLDER, PATH, RUN, format_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +50,7 @@ def explain(run_folder: Path, node_path: Path | None, name: str) -> None:
 
 
 @click.command()
-@click.argument("path", metavar="RESULTS.json", type=FILE)
+@click.argument("path", metavar="RUN", type=RUN)
 @click.option("--node", "node_path", metavar="RUN", type=PATH, help="A run of node_check, or its results.json.")
 @format_option
 @click.option("-v", "--verbose", "detail", is_flag=True, help="Print every table; --format terminal only.")
@@ -58,18 +58,18 @@ def explain(run_folder: Path, node_path: Path | None, name: str) -> None:
 def judge(ctx: click.Context, /, *, path: Path, node_path: Path | None, name: str, detail: bool) -> None:
     """Judge kept results by today's tables, and by predictions from NODE's rates.
 
-    Exits with the verdict, as run does.
+    RUN is a run's folder or its results.json. Exits with the verdict, as run does.
     """
     from pybench.cli.exit_codes import BY_VERDICT
     from pybench.cli.io import echo
     from pybench.cli.report import print_terminal_report
     from pybench.explain.judge import judged_again
     from pybench.explain.node import measured_node
-    from pybench.files.run.results_file import read_results
+    from pybench.files.run.results_file import results_of
     from pybench.report.formats import render
     from pybench.report.run.view import RunView
 
-    kept = read_results(path)
+    kept = results_of(path)
     results = judged_again(kept, None if node_path is None else measured_node(node_path, kept.machine))
     view = RunView(results=results)
     if name == "json":

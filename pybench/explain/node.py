@@ -181,6 +181,8 @@ def measured_node(path: Path, machine: str | None = None) -> MeasuredNode:
     if machine not in {None, node.machine}:
         other = f"measured on {node.machine}, whose rates predict nothing of a run on {machine}"
         raise UsageError(f"{path}: {other}; give a run of node_check on {machine}, or leave out --node")
+    if machine is not None and not node.points:
+        raise UsageError(f"{path}: it measured no rates of a node; give a run of node_check on {machine}")
     return replace(node, verdict=results.verdict, doubts=tuple(node_doubts(results)))
 
 

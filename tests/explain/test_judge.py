@@ -171,6 +171,13 @@ def test_rates_of_another_gpu_judge_nothing() -> None:
     )
 
 
+def test_a_run_without_rates_judges_nothing() -> None:
+    """Results of a model, given as the node's."""
+    done = CliRunner().invoke(main, ["judge", str(PIPELINE), "--node", str(PIPELINE)])
+    reason = "it measured no rates of a node; give a run of node_check on h100"
+    assert (done.exit_code, done.output) == (2, f"pybench: {PIPELINE}: {reason}\n")
+
+
 def test_the_command_exits_with_the_verdict(tmp_path: Path) -> None:
     """As JSON and as text; its own output can be judged again, with the same result."""
     arguments = ["judge", str(PIPELINE), "--node", str(NODE)]
