@@ -241,10 +241,12 @@ def example(folder: Path) -> None:
     import tarfile
 
     from pybench.files.shipped import shipped_suites
+    from pybench.machine.disk import disk_error
 
     if folder.exists():
         raise UsageError(f"{folder}: is there already; remove it, or name another folder")
-    with tarfile.open(shipped_suites() / "example.tar.xz") as archive:
+    again = f" remove {folder} and run the command again"
+    with disk_error(folder, "", again), tarfile.open(shipped_suites() / "example.tar.xz") as archive:
         members = [member.replace(name=member.name.partition("/")[2]) for member in archive if "/" in member.name]
         archive.extractall(folder, members, filter="data")
     for path in sorted(folder.iterdir()):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import tarfile
 from pathlib import Path
 
 import jsonschema  # type: ignore[import-untyped]
@@ -83,3 +86,16 @@ def test_the_example_is_small_and_is_not_written_over() -> None:
     done = CliRunner().invoke(main, ("example", str(Path(__file__).parent)))
     assert done.exit_code == 2
     assert "is there already" in done.output
+
+
+def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its place, and what is to be removed before the command runs again."""
+
+    def full(*_given: object, **_options: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(tarfile.TarFile, "extractall", full)
+    done = CliRunner().invoke(main, ("example", str(tmp_path / "x")))
+    assert done.exit_code == 3
+    assert done.output.startswith(f"pybench: {tmp_path / 'x'}: No space left on device (")
+    assert done.output.endswith(f"free space there, then remove {tmp_path / 'x'} and run the command again\n")
