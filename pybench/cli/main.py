@@ -7,7 +7,7 @@ import os
 from importlib import import_module
 from pathlib import Path
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import click
 
@@ -81,9 +81,11 @@ class Commands(ErrorBoundary):
         """Import the command; ``help`` is a word for ``--help``."""
         if cmd_name == "help":
             return click.Command("help", callback=lambda: echo(ctx.get_help()), add_help_option=False)
-        entry = _BY_NAME.get(cmd_name)
-        command: click.Command | None = imported(entry.place) if entry else None
-        return command
+        if (entry := _BY_NAME.get(cmd_name)) is None:
+            from pybench.files.toml_file import did_you_mean
+
+            ctx.fail(f"No such command {cmd_name!r}{did_you_mean(cmd_name, _BY_NAME)}")
+        return cast("click.Command", imported(entry.place))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - as above
         """Write the table's lines of help, and import nothing."""

@@ -80,7 +80,7 @@ def test_a_format_without_a_place_for_it_is_refused(here: Path, finished: Path) 
         (("run", "drill.toml", "--max-gpus", "0"), "0 is not in the range x>=1"),
         (("run", "drill.toml", "--runs", "drill.toml"), "is a file"),
         (("report", "nowhere", "--format", "pdf"), "'pdf' is not one of"),
-        (("rnu",), "No such command 'rnu'"),
+        (("rnu",), "No such command 'rnu'; did you mean 'run'?"),
     ],
 )
 def test_misuse_is_exit_2(here: Path, drill: Drill, arguments: tuple[str, ...], message: str) -> None:
