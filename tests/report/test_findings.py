@@ -95,9 +95,9 @@ def test_max_attempts_are_one_number_for_each_benchmark() -> None:
     node = tuple(_slower("matmul", f"rank {rank}", attempts) for rank, attempts in enumerate((3, 4)))
     shown = each_step_once(findings(RunView(results=replace(_run("decode", "matmul"), scaling=tuple(rows), node=node))))
     assert [(finding.subjects, finding.step) for finding in shown] == [
-        (("decode ttft_s", "decode tpot_s"), "set max_attempts of the benchmark to 9"),
+        (("decode ttft_s", "decode tpot_s"), "allow more attempts: --set benchmark.decode.max_attempts=9"),
         (("rank 0 in matmul",), None),
-        (("rank 1 in matmul",), "set max_attempts of the benchmark to 4"),
+        (("rank 1 in matmul",), "allow more attempts: --set benchmark.matmul.max_attempts=4"),
     ]
 
 

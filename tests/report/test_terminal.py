@@ -386,7 +386,7 @@ def test_an_undecided_row_names_the_attempts_that_would_decide_it(results: Resul
         text = _words(_render(only))
         shown.append(text.partition("because inconclusive next: ")[2].partition(" Not ")[0])
     assert shown == [
-        "set max_attempts of the benchmark to 9",
+        "allow more attempts: --set max_attempts=9",
         "the figure lies too near its limit: find what holds it back, or move the limit",
         "more attempts do not decide it: compare ratios on the same boards, or move the limit",
         "more attempts do not decide it: dither avoids aliasing, --set dither_ms=20; or move the limit",

@@ -59,7 +59,8 @@ class MoreAttempts:
             return f"measure two attempts or more: {_OPTION} 2, or attempts of the benchmark"
         if not names_number:
             return "the figure lies too near its limit: find what holds it back, or move the limit"
-        return f"set max_attempts of the benchmark to {self.needed[self.benchmarks.get(row.point_id or '', '')]}"
+        name = self.benchmarks.get(row.point_id or "", "")
+        return f"allow more attempts: --set {f'benchmark.{name}.' if name else ''}max_attempts={self.needed[name]}"
 
 
 def decided_sentence(view: RunView) -> str | None:
