@@ -44,13 +44,13 @@ Recording stop_twice(Recorder& sampler, int session) {
 // Stop gives up on readings after 0.8 s, and on a GPU whose call takes 0.3 s: then it may have none.
 constexpr int64_t kStopLimit = 800 * kMillisecond, kHangLimit = 300 * kMillisecond;
 
-// Whether the machine stood still, which makes any call as long: a thread that sleeps is late then.
+// Whether the machine stood still, also in parts, which makes any call as long: a thread that sleeps is late then.
 class Stillness {
   public:
     bool seen() {
         over_ = true;
         thread_.join();
-        return seen_;
+        return lost_ns_ > kHangLimit / 2;
     }
 
   private:
@@ -59,11 +59,13 @@ class Stillness {
         while (!over_) {
             const int64_t due_ns = now_ns() + kPause;
             sleep_until(due_ns);
-            seen_ = seen_ || now_ns() - due_ns > kHangLimit / 2;
+            const int64_t late_ns = now_ns() - due_ns;
+            if (late_ns > kPause) lost_ns_ += late_ns;
         }
     }
 
-    std::atomic<bool> over_{false}, seen_{false};
+    std::atomic<bool> over_{false};
+    int64_t lost_ns_ = 0;  // read once the thread has ended
     std::thread thread_{[this] { watch(); }};
 };
 
