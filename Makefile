@@ -73,9 +73,10 @@ lint: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python -m pytest -q tests/benchmarks tests/containers/test_start_cost.py --benchmark-only
 
+# By its own pip: a Python brings one that may be years old and takes twice as long to choose among wheels.
 $(STAMP): $(SOURCES)
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt scikit-build-core setuptools-scm pybind11 nvidia-nvml-dev
+	$(BIN)/pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt pip scikit-build-core setuptools-scm pybind11 nvidia-nvml-dev
 	$(BIN)/pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt --no-build-isolation \
 	  --editable '.[torch,transformers,train,qlora,test,dev]'
 	touch $(STAMP)
