@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
@@ -18,7 +19,7 @@ from pybench.core.provenance import worker_packages
 from pybench.core.statistics.interval import location
 from pybench.core.verdict import ONE_ATTEMPT
 from pybench.explain.step_time import MIN_SIZES, AlphaBeta, NodeRates, fit
-from pybench.files.reader import first_fault
+from pybench.files.reader import DAMAGED, first_fault
 from pybench.files.run.folder import RunFolder, earlier_runs
 from pybench.files.run.results_file import read_results
 from pybench.files.suite.schema import fields_of
@@ -156,7 +157,6 @@ def _collectives(node: MeasuredNode) -> dict[int, dict[tuple[str, int], AlphaBet
 
 _MOST_RUNS = 200
 """Runs in the same folder that are searched, the newest first."""
-_DAMAGED = "the file was edited or damaged"
 _WIDE = 0.05
 """Half of an interval over the value; most predictions have a smaller error."""
 _MOST_NAMED = 3
@@ -194,12 +194,15 @@ def latest_node_run(run: Path, fingerprint: str) -> Path:
     """
     path = run.resolve()
     others = [
-        (not has_rates(manifest.plan.points), other.path)
+        (not has_rates(manifest.plan.points), other)
         for other, manifest in earlier_runs(path.parent, fingerprint, most=_MOST_RUNS, current=path)
         if any(isinstance(point.settings, Matmul) for point in manifest.plan.points)
     ]
-    if others:
-        return min(others, key=lambda other: other[0])[1]
+    for _, other in sorted(others, key=lambda other: other[0]):
+        with suppress(RunFolderError):  # an interrupted run measured less than its plan
+            points = MeasuredNode.of_run(*other.read()).points
+            if {"matmul", "memory_bandwidth"} <= {point.settings.workload for point in points if point.values}:
+                return other.path
     raise RunFolderError(
         f"{path.parent}: no run of node_check on the machine of {run.name}; make one with: pybench run "
         f"node_check --runs {shlex.quote(str(path.parent))}, or name one with --node"
@@ -258,14 +261,14 @@ def _of_results(path: Path, results: Results) -> Iterator[NodePoint]:
         try:
             _model(workload).model_validate(given)
         except ValidationError as error:
-            raise RunFolderError(f"{place}.settings.{first_fault(error)}; {_DAMAGED}") from error
+            raise RunFolderError(f"{place}.settings.{first_fault(error)}; {DAMAGED}") from error
         values = {name: point.metrics[name].value for name in NODE_METRICS if name in point.metrics}
         for name, value in values.items():
             metric = METRICS_OF[workload].get(name)
             if metric is None or point.metrics[name].unit != metric.unit:
-                raise RunFolderError(f"{place}.metrics.{name}: no metric of {workload} in that unit; {_DAMAGED}")
+                raise RunFolderError(f"{place}.metrics.{name}: no metric of {workload} in that unit; {DAMAGED}")
             if value < 1 / LARGEST:
-                raise RunFolderError(f"{place}.metrics.{name}.value: smaller than any measurement; {_DAMAGED}")
+                raise RunFolderError(f"{place}.metrics.{name}.value: smaller than any measurement; {DAMAGED}")
         if not results.provenance.gpu_names:
             values.pop(_ON_GPUS, None)
         settings = SETTINGS_OF[workload](**given)

@@ -72,10 +72,7 @@ def compare(
 
 @click.command()
 @click.argument("run_path", metavar="RUN", type=RUN)
-@click.option(
-    "--history", "folder", metavar="DIR", type=FOLDER, required=True,
-    help="Folder of earlier runs; RUN may be in it.",
-)  # fmt: skip
+@click.option("--history", "folder", metavar="DIR", type=FOLDER, required=True, help="Earlier runs; RUN may be in it.")
 @click.option("--accepted", metavar="FILE", type=FILE, help="Accepted changes; default: accepted.toml, if there.")
 @across_option
 @smallest_option

@@ -35,6 +35,13 @@ def test_the_latest_of_the_same_machine_is_taken(tmp_path: Path) -> None:
     assert latest_node_run(third, MANIFEST.fingerprint) == second
 
 
+def test_an_interrupted_run_is_passed_over(tmp_path: Path) -> None:
+    """Its plan has rates, its journal none."""
+    first, second, third = (_written(tmp_path, hour) for hour in (8, 9, 10))
+    (third / "journal.jsonl").write_bytes(b"")
+    assert latest_node_run(first, MANIFEST.fingerprint) == second
+
+
 def test_a_missing_node_run_names_the_command(tmp_path: Path) -> None:
     """Also if the other runs are of another machine."""
     alone = _written(tmp_path, 8)
