@@ -138,7 +138,7 @@ def object_reader(name: str, fields: Sequence[tuple[Any, ...]]) -> SchemaValidat
     return SchemaValidator(_with(_AT_THE_FIRST, TypeAdapter(kind).core_schema))
 
 
-DAMAGED = "the file was edited or damaged"
+DAMAGED = "the file was edited or damaged; get it again"
 
 
 def decode_versioned(where: str, data: bytes, newest: int) -> Any:  # noqa: ANN401 - any value

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import ValidationError
 
-from pybench.files.reader import check_version, first_fault, object_reader
+from pybench.files.reader import DAMAGED, check_version, first_fault, object_reader
 from pybench.files.safe_folder import opened_folder, read_below, write_file
 from pybench.model.errors import RunFolderError, fault_text
 from pybench.power.trace import (
@@ -94,7 +94,7 @@ def read_trace(folder: Path, name: str) -> PowerTrace:
     try:
         return _decoded(unpack(data, MAX_BYTES), path)
     except ValueError as error:
-        raise RunFolderError(f"{path}: not a power trace: {error}; the file was edited or damaged") from error
+        raise RunFolderError(f"{path}: not a power trace: {error}; {DAMAGED}") from error
 
 
 def _decoded(arrays: dict[str, Array], path: Path) -> PowerTrace:
@@ -124,7 +124,7 @@ def _described(text: str, path: Path) -> PowerTrace:
     try:
         described = _validator().validate_json(whole)
     except ValidationError as error:
-        raise RunFolderError(f"{path}: {first_fault(error)}; the file was edited or damaged") from error
+        raise RunFolderError(f"{path}: {first_fault(error)}; {DAMAGED}") from error
     trace: PowerTrace = getattr(described, _TRACE)
     _check_description(trace)
     return trace

@@ -175,4 +175,4 @@ def test_a_message_has_no_more_of_a_long_text_than_its_ends(finished: Path) -> N
     assert done.exit_code == 2
     assert len(done.stderr) < 5000
     assert done.stderr.startswith(f"pybench: {finished}/manifest.json: suite.benchmarks.0.workload: 'yyy")
-    assert done.stderr.endswith("yyy' is no workload of this pybench; the file was edited or damaged\n")
+    assert done.stderr.endswith("yyy' is no workload of this pybench; the file was edited or damaged; get it again\n")

@@ -53,7 +53,11 @@ def told(run: Path, command: tuple[str, ...], code: int = 2) -> str:
         ("journal.jsonl", "{\n", "RUN/journal.jsonl:1: not JSON"),
         ("journal.jsonl", DEEP, "RUN/journal.jsonl:1: not JSON: maximum recursion depth"),
         ("journal.jsonl", '{"version": 1}\n', "RUN/journal.jsonl:1: version 1 is too old for this pybench (reads 2)"),
-        ("journal.jsonl", '{"version": 2}\n', "RUN/journal.jsonl:1: no checksum; the journal was edited or damaged"),
+        (
+            "journal.jsonl",
+            '{"version": 2}\n',
+            "RUN/journal.jsonl:1: no checksum; the journal was edited or damaged; get the run's folder again",
+        ),
     ],
     ids=[
         "cut",

@@ -146,7 +146,7 @@ MAX_LINE_BYTES = 2**26
 """Over a hundred times the largest whole journal that suites of pybench have left."""
 _RECORD = Reader(Record)
 _MOST_SAMPLES = 2**24
-_EDITED = "the journal was edited or damaged"
+_EDITED = "the journal was edited or damaged; get the run's folder again"
 _HEAD = re.compile(rb'\{"sequence": ([1-9]\d{0,8}), "checksum": "([0-9a-f]{16})", "record": (?=\{)')
 
 

@@ -138,7 +138,10 @@ def test_a_torn_last_line_is_left_out_and_overwritten(tmp_path: Path) -> None:
             '{"version": 1}',
             r"journal.jsonl:1: version 1 is too old for this pybench \(reads 2\); read it with the pybench that wrote",
         ),
-        ('{"version": 2}', "journal.jsonl:1: no checksum; the journal was edited or damaged"),
+        (
+            '{"version": 2}',
+            "journal.jsonl:1: no checksum; the journal was edited or damaged; get the run's folder again",
+        ),
     ],
 )
 def test_damage_before_the_last_line_is_an_error(tmp_path: Path, line: str, message: str) -> None:
