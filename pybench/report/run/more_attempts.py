@@ -14,7 +14,7 @@ from pybench.model.results import JudgedRow, Results
 from pybench.model.text import rough_time
 from pybench.report.run.view import RunView
 
-_OPTION = "--attempts"
+_OPTION, _MOST_BY_OPTION = "--attempts", 100
 
 
 @dataclass(frozen=True)
@@ -52,12 +52,12 @@ class MoreAttempts:
             is_aliased = not self.aliased.isdisjoint(row.point_ids)
             way = "dither avoids aliasing, --set dither_ms=20;" if is_aliased else "compare ratios on the same boards,"
             return f"more attempts do not decide it: {way} or move the limit"
-        names_number = decision.attempts_to_decide is not None
-        if self.by_option and self.needed and (names_number or decision.is_of_one_attempt):
-            return f"measure more attempts: {_OPTION} {max(self.needed.values())}"
+        needs_more = decision.attempts_to_decide or decision.is_of_one_attempt
+        if self.by_option and needs_more and 0 < (most := max(self.needed.values(), default=0)) <= _MOST_BY_OPTION:
+            return f"measure more attempts: {_OPTION} {most}"
         if decision.is_of_one_attempt:
             return f"measure two attempts or more: {_OPTION} 2, or attempts of the benchmark"
-        if not names_number:
+        if decision.attempts_to_decide is None:
             return "the figure lies too near its limit: find what holds it back, or move the limit"
         name = self.benchmarks.get(row.point_id or "", "")
         return f"allow more attempts: --set {f'benchmark.{name}.' if name else ''}max_attempts={self.needed[name]}"
