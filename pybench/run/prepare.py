@@ -176,8 +176,8 @@ def resume_run(
         )
     if staged != installed_digest():
         raise RunFolderError(
-            f"{folder.path}: began with the worker of pybench {manifest.pybench_version}, which is not that of this "
-            f"installation ({__version__}); resume with the one it began with, or start a new run"
+            f"{folder.path}: began with pybench {manifest.pybench_version}, build {manifest.build or 'unknown'}; this "
+            f"is {__version__}, build {this_build()}, whose worker differs; resume with the first, or start a new run"
         )
     needs = launch_requirements(manifest.suite, manifest.plan, manifest.machine)
     launcher = choose(replace(needs, engine=manifest.engine, began=manifest.container))
