@@ -77,6 +77,8 @@ def trained(spec: dict[str, Any], ranks: TorchRanks) -> dict[str, Any]:
     architecture = {**TINY, **options.pop("architecture", {})}
     if compiler := options.pop("compiler", None):
         torch.compiler.set_default_backend(compiler)
+        # After another training's shapes the compiler would compile for any shape, which takes twice as long.
+        torch.compiler.reset()
     if options.pop("broken", False):
         ddp.replicated = learning_alone  # type: ignore[assignment]
     losses: list[float | None] = []
