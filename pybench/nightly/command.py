@@ -27,10 +27,8 @@ from pybench.model.errors import MachineError, RunFolderError, UsageError
 @click.argument("reference_paths", metavar="REFERENCE...", type=PATH, nargs=-1, required=True)
 @across_option
 @smallest_option
-@click.option(
-    "--history", "folder", type=FOLDER, metavar="DIR",
-    help="Runs of this machine, such as by --aa: with one REFERENCE they show the spread between runs.",
-)  # fmt: skip
+@click.option("--history", "folder", type=FOLDER, metavar="DIR",
+              help="Runs of this machine, as by --aa: with one REFERENCE they show the spread of runs.")  # fmt: skip
 @click.option("--metric", "metrics", multiple=True, metavar="NAME", help="A further metric to compare. Repeatable.")
 @outputs_option
 @click.option("-v", "--verbose", "detail", is_flag=True, help="Print the rows that are unchanged, too.")

@@ -29,12 +29,7 @@ Choose = Callable[[LaunchRequirements], Launcher]
 def choose_launcher(options: EngineOptions, needs: LaunchRequirements, notify: Notify) -> Launcher:
     """A launcher that was started once. Raises ``UsageError``, ``FileError`` or ``MachineError``."""
     name = needs.engine or options.engine
-    for secret in needs.request.secrets:
-        value = os.environ.get(secret)
-        if value is None:
-            raise UsageError(f"the suite needs the secret {secret}, which the environment doesn't have")
-        if len(value) < MIN_SECRET_LENGTH or not value.isprintable():
-            raise UsageError(f"the secret {secret} must be one line of {MIN_SECRET_LENGTH} characters or more")
+    _require_secrets(needs.request)
     if options.python and name == "auto":
         name = LOCAL
     if options.python and name != LOCAL:
@@ -55,7 +50,19 @@ def choose_launcher(options: EngineOptions, needs: LaunchRequirements, notify: N
         raise MachineError(
             f"{facts.reason}; install or start it, choose another --engine, or run without containers: --engine {LOCAL}"
         )
-    return engine.launcher(facts, needs, options, notify, fetch=True)
+    try:
+        return engine.launcher(facts, needs, options, notify, fetch=True)
+    except AbsentImageError as error:
+        raise MachineError(f"{error}; or run without containers: --engine {LOCAL}") from None
+
+
+def _require_secrets(request: ContainerRequest) -> None:
+    for secret in request.secrets:
+        value = os.environ.get(secret)
+        if value is None:
+            raise UsageError(f"the suite needs the secret {secret}, which the environment doesn't have")
+        if len(value) < MIN_SECRET_LENGTH or not value.isprintable():
+            raise UsageError(f"the secret {secret} must be one line of {MIN_SECRET_LENGTH} characters or more")
 
 
 def _with_resolved_mounts(needs: LaunchRequirements) -> LaunchRequirements:

@@ -84,6 +84,13 @@ def test_a_named_engine_that_is_down_is_the_machines_trouble() -> None:
         choose_launcher(EngineOptions(engine="docker"), NEEDS, print)
 
 
+def test_a_named_engine_without_an_image_names_the_way_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody has an image of torch for CPUs."""
+    monkeypatch.setattr(OciEngine, "find", lambda _engine: EngineFacts(name="docker", version="28"))
+    with pytest.raises(MachineError, match=r"has no image .*; or run without containers: --engine none"):
+        choose_launcher(EngineOptions(engine="docker"), replace(NEEDS, device="cpu"), print)
+
+
 @pytest.mark.usefixtures("down")
 def test_an_image_asked_for_by_name_is_not_stepped_over() -> None:
     """Whoever names an image doesn't want to run without."""
