@@ -254,10 +254,13 @@ def example(folder: Path) -> None:
 
 
 @click.command()
-@click.argument("of", type=click.Choice(_SCHEMAS), default="suite")
+@click.argument("of", metavar="[NAME]", type=click.Choice(_SCHEMAS), default="suite")
 @click.pass_context
 def schema(ctx: click.Context, of: str) -> None:
-    """Print the JSON Schema of suite files, for editors, or of a command's JSON."""
+    """Print the JSON Schema of suite files, for editors, or of a command's JSON.
+
+    NAME is suite, which is the default, results, plan, doctor, compare, explain, fleet, gate or history.
+    """
     from pybench.files.suite.schema import suite_schema
     from pybench.model.figures import RunComparison
     from pybench.model.machine import DoctorFinding
