@@ -80,8 +80,7 @@ def verify_bundle(file: Path, suite_file: Path | None = None, signers: Path | No
         try:
             folder = unpack_bundle(file, Path(scratch))
         except BundleError as error:
-            text = str(error).removeprefix(f"{file}: ")
-            broken = Discrepancy("unreadable", file.name, text)
+            broken = Discrepancy("unreadable", file.name, str(error).removeprefix(f"{file}: "))
             return Verification(run_id=file.name, discrepancies=(*unsigned, broken))
         inside = verify_folder(folder, suite_file, bundled=True)
         if inside.run_id != folder.name:
@@ -94,7 +93,7 @@ def verify_folder(path: Path, suite_file: Path | None = None, *, bundled: bool =
     """Verify the run in ``path``; ``suite_file`` is a suite to trust in place of the one that pybench comes with.
 
     With ``bundled`` the folder was unpacked from a bundle and has its list of digests. Raises ``RunFolderError`` where
-    there is no run, and ``FileError`` for a suite file that can't be read; whatever else is wrong is a discrepancy.
+    there is none or it is closed to this user, ``FileError`` for a suite file that can't be read; else a discrepancy.
     """
     path = path.resolve()  # as errors below name it
     checked: dict[str, int] = {}
@@ -107,7 +106,8 @@ def verify_folder(path: Path, suite_file: Path | None = None, *, bundled: bool =
         manifest, records = folder.read_manifest(), folder.journal.records()
         results = assemble(manifest, Measurements.of(manifest.plan, records))
     except (PybenchError, *_MALFORMED) as error:
-        if isinstance(error, PybenchError) and not bundled and not (path / MANIFEST_FILE).exists():
+        is_closed = isinstance(error.__cause__, PermissionError)  # which accuses no run
+        if is_closed or (isinstance(error, PybenchError) and not bundled and not (path / MANIFEST_FILE).exists()):
             raise
         text = str(error).replace(f"{path}/", "").replace(str(path), "the run's folder")
         discrepancies.append(Discrepancy("unreadable", path.name, text))

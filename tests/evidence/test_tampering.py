@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,6 +20,7 @@ from pybench.cli.main import main
 from pybench.core.provenance import fingerprint, run_fields
 from pybench.evidence.verify import verify_folder
 from pybench.files.run.folder import attempt_name
+from pybench.model.errors import RunFolderError
 from pybench.model.machine import Host, Machine
 from pybench.model.manifest import Manifest
 from pybench.model.wire import Failure
@@ -309,6 +312,19 @@ def test_a_text_report_is_no_evidence(forgery: Forgery, original: Path, name: st
     """Its words may change with any build; all its figures are in results.json."""
     (forgery.path / name).write_text("other words")
     assert forgery.verified().discrepancies == ()
+
+
+def test_a_run_that_is_closed_to_this_user_is_accused_of_nothing(
+    original: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who may not read a file learns that, and no verdict on the run."""
+
+    def closed(*_given: object) -> bytes:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr("pybench.files.run.journal.read_file", closed)
+    with pytest.raises(RunFolderError, match="cannot read the journal: Permission denied; change its permissions"):
+        verify_folder(original)
 
 
 def test_a_stepped_wall_clock_accuses_nobody(forgery: Forgery, original: Path) -> None:
