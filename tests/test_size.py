@@ -18,18 +18,18 @@ CEILINGS = {
     "core": (7203, 42),
     "evidence": (1135, 8),
     "explain": (1795, 12),
-    "files": (2779, 17),
+    "files": (2774, 17),
     "fleet": (1459, 9),
     "machine": (1465, 12),
     "model": (5094, 29),
     "nightly": (3362, 18),
-    "power": (4010, 22),
-    "report": (3779, 36),
+    "power": (4020, 22),
+    "report": (3772, 36),
     "run": (6901, 40),
     "worker": (9300, 73),
 }
 """Lines and modules at most. A folder that needs more takes them from another one in the same commit."""
-SUM = (49996, 330)
+SUM = (49994, 330)
 SMALL_LINES = 60
 NUM_SMALL = 9
 """Modules below ``SMALL_LINES`` lines with one importer or none. Tables load six of them by name."""

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pybench import _energy
-from pybench.power.in_step import hidden_w, in_step_fraction
+from pybench.power.in_step import hidden_w, repeats
 from pybench.power.ripple import Ripple, find_ripple
 from pybench.power.samples import GAP_S, Column, Samples, Windows, median, noise_w, sample_noise_w
 from pybench.power.sensor import SensorModel
@@ -36,9 +36,9 @@ ENDS_ALIKE = 0.5
 
 # Part of harmonics in step that early and late samples leave unknown.
 UNKNOWN_PART = 0.75
-# Sums over time. Variances: of the series; of a sampling counter, at jumps of any phase and by noise of the load.
-# Possible errors: of the counter at jumps of one phase; by a load in step with the samples.
-SUMS = ("energy_j", "variance_j2", "counted_j2", "coherent_j", "in_step_j")
+# Sums over time. Variances: of the series; by alike errors of cells; of a sampling counter, at jumps of any phase and
+# by noise of the load. Possible errors: of the counter at jumps of one phase; by a load in step with the samples.
+SUMS = ("energy_j", "variance_j2", "repeated_j2", "counted_j2", "coherent_j", "in_step_j")
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class Curve:
     def shared_sigma_j(self, windows_s: Windows) -> float:
         """Standard deviation of the energy within windows by errors common to many pieces.
 
-        A time shift of ±``shift_s``, and the ends of several windows.
+        A time shift of ±``shift_s``, cells of repeated cycles without a ripple, and the ends of several windows.
         """
         moved_s = np.array([0.0, -self.shift_s, self.shift_s])[:, None, None] + np.asarray(windows_s)
         at_ends_j = self.at(moved_s)
@@ -130,7 +130,7 @@ class Curve:
             piece_j2 = self.sums["variance_j2"][piece + 1] - self.sums["variance_j2"][piece]
             together_j2 = float(np.sqrt(piece_j2).sum()) ** 2 - float(piece_j2.sum())
             ends_j = ENDS_ALIKE * math.sqrt(max(together_j2, 0.0))
-        return math.hypot(shifted_j, ends_j)
+        return math.hypot(shifted_j, ends_j, 0 if self.ripples else math.sqrt(self.within("repeated_j2", windows_s)))
 
 
 def undo_low_pass(time_s: Column, power_w: Column, tau_s: float, tau_sigma_s: float) -> Curve:
@@ -141,13 +141,14 @@ def undo_low_pass(time_s: Column, power_w: Column, tau_s: float, tau_sigma_s: fl
     period_s, noise = median(np.diff(time_s)), sample_noise_w(power_w)
     pieces, blind_s = _energy.undone(time_s, power_w, noise, tau_s=tau_s, period_s=period_s, gap_s=GAP_S)
     ends_s, piece_j, sigma_j, missed_j, counted_j2, unsteady_j = pieces
-    in_step = in_step_fraction(time_s, power_w, period_s)
+    in_step, shared = repeats(time_s, power_w, period_s)
     return Curve.of_pieces(
         np.concatenate((time_s[:1], ends_s)),
         piece_j,
         sigma_j,
         # A load in step has all its invisible steps at the same wrong place.
         float(np.hypot(tau_sigma_s, blind_s / np.sqrt(12))),
+        repeated_j2=shared * sigma_j**2,
         counted_j2=counted_j2,
         coherent_j=in_step * missed_j,
         in_step_j=in_step * (missed_j + unsteady_j),

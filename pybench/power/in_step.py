@@ -1,7 +1,7 @@
 """Loads whose period keeps step with the sensor's samples, which then see the load at few phases.
 
 Three signs. :func:`alias_fraction`: the load's known period, by errors of the counter measured on an H200.
-:func:`in_step_fraction`: samples that repeat, so errors between them add up. :func:`hidden_w`: late samples. A load
+:func:`repeats`: samples that repeat, so errors between them add up. :func:`hidden_w`: late samples. A load
 that repeats within one or two samples looks steady, except in samples that come some ms late.
 """
 
@@ -116,23 +116,32 @@ CHANCE_REPEAT, SURE_REPEAT = 0.5, 0.9
 MOST_PLACES = 2**22
 
 
-def in_step_fraction(time_s: Column, power_w: Column, period_s: float) -> float:
-    """1 for a load whose samples repeat after a whole number of them, up to ``MOST_REPEAT``; 0 for none.
+# Changes are alike down to this autocorrelation; longer cycles than this, in samples, add too little.
+LEAST_ALIKE, LONGEST_ALIKE = 0.1, 8
 
-    The changes between samples must repeat, too: slow trends are similar at any distance.
+
+def repeats(time_s: Column, power_w: Column, period_s: float) -> tuple[float, float]:
+    """How samples repeat: in step, from 0 to 1, in cycles of up to ``MOST_REPEAT``; and the variance alike errors add.
+
+    Changes between samples must repeat, too: slow trends are similar at any distance. The variance is a multiple of the
+    cells' own. Over a cycle of n cells errors cancel but for their n-th harmonic, 1/n² of it in each alike cycle.
     """
     farthest = 2 * MOST_REPEAT
     # No cycle spans a longer gap, whatever its length.
     apart = np.minimum(np.diff(np.rint((time_s - time_s[0]) / period_s)), farthest + 1)
     place = np.concatenate(([0], np.cumsum(apart.astype(np.intp))))
     if place[-1] > MOST_PLACES:
-        return 0.0
+        return 0.0, 0.0
     samples = _autocorrelation(place, power_w, farthest)
     changes = _autocorrelation(place[1:], power_w[1:] - power_w[:-1], farthest)
     # One match may be chance, so the cycle must match at twice its length, too.
     cycle = np.arange(LEAST_REPEAT, MOST_REPEAT + 1)
     best = min(float(np.minimum(alike[cycle], alike[2 * cycle]).max()) for alike in (samples, changes))
-    return min(max((best - CHANCE_REPEAT) / (SURE_REPEAT - CHANCE_REPEAT), 0.0), 1.0)
+    shared = 0.0
+    for num in range(LEAST_REPEAT, LONGEST_ALIKE + 1):
+        following = changes[num::num][np.logical_and.accumulate(changes[num::num] >= LEAST_ALIKE)]
+        shared = max(shared, 2 * float(np.minimum(following, 1.0).sum()) / num**2)
+    return min(max((best - CHANCE_REPEAT) / (SURE_REPEAT - CHANCE_REPEAT), 0.0), 1.0), shared
 
 
 def _autocorrelation(place: npt.NDArray[np.intp], values: Column, farthest: int) -> Column:

@@ -35,7 +35,8 @@ def load_tables(suite_path: Path, names: Iterable[str]) -> dict[str, ExpectedTab
 def read_table(path: Path) -> ExpectedTable:
     """Read one table. Raises ``FileError`` with all its problems."""
     document, check = read_toml(path, "an expected table")
-    check("schema", _type_problems(document))
+    top, of_type = ("schema", "name", "description", "row"), faults(_table_model(), document)
+    check("schema", ((f["loc"], message_of(f, row_keys() if f["loc"][:1] == ("row",) else top)) for f in of_type))
     rows = tuple(_row(row) for row in document["row"])
     table = ExpectedTable(name=document["name"], description=document["description"], rows=rows)
     check("rule", _table_problems(table, document["row"], path.stem))
@@ -71,12 +72,6 @@ def _table_model() -> type[BaseModel]:
         description=(str, ...),
         row=(rows, ...),
     )
-
-
-def _type_problems(document: dict[str, Any]) -> Iterator[KeyProblem]:
-    for fault in faults(_table_model(), document):
-        keys = row_keys() if fault["loc"][:1] == ("row",) else ("schema", "name", "description", "row")
-        yield fault["loc"], message_of(fault, keys)
 
 
 def _row(written: dict[str, Any]) -> ExpectedRow:

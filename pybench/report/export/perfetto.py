@@ -62,7 +62,9 @@ def render(view: RunView) -> bytes:
 
     Raises ``UsageError`` for results without a folder, and for a time that the form has not.
     """
-    view.require_attempts("perfetto")
+    if view.manifest is None:
+        needs = "--format perfetto needs the run's folder; its attempts and traces are not in results.json"
+        raise UsageError(f"{view.results.run_id}: {needs}")
     tracks = _Tracks(view.results.run_id)
     for record in view.records:
         trace = view.trace(record.trace)

@@ -12,7 +12,6 @@ from pybench.core.measurements import Measurements
 from pybench.files.run.folder import RunFolder, is_written
 from pybench.files.run.manifest_rules import require_planned
 from pybench.files.run.results_file import read_results
-from pybench.model.errors import UsageError
 from pybench.model.machine import HostPart
 from pybench.model.manifest import Containment, Manifest, Provenance
 from pybench.model.record import Record
@@ -71,14 +70,6 @@ class RunView:
         if self.manifest is None:
             return ()
         return tuple(record for record in Measurements.of(self.manifest.plan, self.records).records if record.ok)
-
-    def require_attempts(self, name: str) -> None:
-        """Refuse results without a folder for the format ``name``. Raises ``UsageError``."""
-        if self.manifest is None:
-            raise UsageError(
-                f"{self.results.run_id}: --format {name} needs the run's folder; "
-                "its attempts and traces are not in results.json"
-            )
 
     def trace(self, file: str | None) -> PowerTrace | None:
         """A power trace by its path in the run's folder, as a record or its part of a host names it.
