@@ -16,7 +16,7 @@ CEILINGS = {
     "": (46, 1),
     "cli": (1668, 11),
     "core": (7203, 42),
-    "evidence": (1135, 8),
+    "evidence": (1142, 8),
     "explain": (1795, 12),
     "files": (2774, 17),
     "fleet": (1459, 9),
@@ -25,7 +25,7 @@ CEILINGS = {
     "nightly": (3362, 18),
     "power": (4020, 22),
     "report": (3772, 36),
-    "run": (6901, 40),
+    "run": (6894, 40),
     "worker": (9300, 73),
 }
 """Lines and modules at most. A folder that needs more takes them from another one in the same commit."""

@@ -56,8 +56,8 @@ _MAX_SUMS_BYTES = 2**23
 
 _ENERGY_TOLERANCE = 1e-6
 """Relative tolerance of joules: builds of NumPy solve fits in different orders."""
-_OTHER_BUILD_TOLERANCE = 0.01
-"""Relative tolerance of joules of another build, whose sensor model may have other constants."""
+_OTHER_BUILD_TOLERANCE, _OTHER_WIDTH_TOLERANCE = 0.01, 0.3
+"""Relative tolerances of another build's joules and widths of bounds: its sensor model may have other constants."""
 
 _LATER = timedelta(days=1)
 """The wall clock of a later boot may be behind by this: it is set by hand or by NTP."""
@@ -159,8 +159,7 @@ def check_digests(path: Path, names: Sequence[str]) -> Iterator[Discrepancy]:
         elif name not in listed:
             yield Discrepancy("digest", name, f"in the bundle, but not listed in {SUMS}")
         elif digest_of(path / name) != listed[name]:
-            text = f"its SHA-256 is not the one in {SUMS}: the file was edited or damaged"
-            yield Discrepancy("digest", name, text)
+            yield Discrepancy("digest", name, f"its SHA-256 is not the one in {SUMS}: the file was edited or damaged")
     for name in sorted(present - {*names, STATEMENT, CRATE}):
         yield Discrepancy("digest", name, "no file of a run; a bundle holds nothing else")
 
@@ -210,8 +209,7 @@ def check_attempts(manifest: Manifest, records: Sequence[Record], results: Resul
         boots = [{rank.header.boot_id for rank in record.ranks} for record in (earlier, later)]
         if boots[0] == boots[1]:
             if window_ns(steps[1])[0] < window_ns(steps[0])[1]:
-                text = f"its steps begin before those of {_label(earlier)} end"
-                yield Discrepancy("order", _label(later), text)
+                yield Discrepancy("order", _label(later), f"its steps begin before those of {_label(earlier)} end")
         elif datetime.fromisoformat(later.started_utc) < datetime.fromisoformat(earlier.started_utc) - _LATER:
             text = f"began {later.started_utc} on another boot, {_label(earlier)} at {earlier.started_utc}"
             yield Discrepancy("order", _label(later), text, "not checked")
@@ -299,8 +297,17 @@ def check_joules(
             text = f"{error}".replace(f"{path}/", "") or type(error).__name__
             yield Discrepancy("unreadable", place, f"its power trace cannot be used: {text}")
             continue
-        for where, difference in differences(claimed, follows, tolerance=tolerance, common=not same_build):
+        pair = [] if same_build else [_widths(side) for side in (claimed, follows)]
+        wide = differences(pair[0], pair[1], "bound's width in J", _OTHER_WIDTH_TOLERANCE) if pair else ()
+        for where, difference in (*wide, *differences(claimed, follows, "", tolerance, common=not same_build)):
             yield Discrepancy("joules", place, f"{where}: {difference} from the power trace", state)
+
+
+def _widths(attempt: Any) -> list[float | None]:  # noqa: ANN401 - a value of JSON
+    """Width in J of each GPU's bound, taken out of the attempt's energy."""
+    gpus = attempt["energy"]["gpus"] if attempt["energy"] else ()
+    ends = [(gpu.pop("energy_low_j"), gpu.pop("energy_high_j")) for gpu in gpus]
+    return [None if low is None or high is None else high - low for low, high in ends]
 
 
 def differences(

@@ -23,6 +23,7 @@ from pybench.files.run.folder import attempt_name
 from pybench.model.errors import RunFolderError
 from pybench.model.machine import Host, Machine
 from pybench.model.manifest import Manifest
+from pybench.model.record import Record
 from pybench.model.wire import Failure
 from pybench.power.trace import PowerTrace
 from pybench.report.formats import REPORT_FILES
@@ -435,6 +436,25 @@ def test_a_figure_that_another_build_has_otherwise_is_not_checked(forgery: Forge
     assert (verification.holds, verification.complete, verification.other_build) == (True, False, "f00d")
     assert [each.kind for each in verification.discrepancies] == ["build", "results"]
     assert verify_folder(original, suite).other_build is None
+
+
+@pytest.mark.parametrize(("width", "kinds"), [(0.8, ["build"]), (0.5, ["build", "joules"])])
+def test_bounds_of_another_build_may_differ_by_a_little(forgery: Forgery, width: float, kinds: list[str]) -> None:
+    """It may count other errors of a sensor. Bounds of half the width are named."""
+
+    def narrower(record: Record) -> Record:
+        assert record.energy is not None
+        gpus = []
+        for gpu in record.energy.gpus:
+            assert gpu.energy_low_j is not None
+            assert gpu.energy_high_j is not None
+            cut_j = (1 - width) / 2 * (gpu.energy_high_j - gpu.energy_low_j)
+            gpus.append(replace(gpu, energy_low_j=gpu.energy_low_j + cut_j, energy_high_j=gpu.energy_high_j - cut_j))
+        return replace(record, energy=replace(record.energy, gpus=tuple(gpus)))
+
+    _by_another_build(forgery)
+    forgery.record(0, narrower)
+    assert [each.kind for each in forgery.verified().discrepancies] == kinds
 
 
 def test_a_table_of_another_build_is_judged_by_the_trusted_one(

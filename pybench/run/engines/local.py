@@ -61,10 +61,11 @@ class Local(Launcher):
 
     def start(self, job: Launch, log: Path) -> WorkerProcess | ForkedWorker:
         """Start the worker as a process of this machine, a fork where it can be one. Raises ``OSError``."""
-        alone = partial(self.start_alone, job, log)
+        argv, environment = self._program(job), self.environment(job)
+        importing = {**environment, STARTER_VARIABLE: str(os.getpid())}  # a process that imports its libraries itself
+        alone = partial(WorkerProcess, self.argv(job), importing, log, job.token, guarded=True)
         if os.environ.get(COLD_VARIABLE, "0") != "0":
             return alone()
-        argv, environment = self._program(job), self.environment(job)
         shared = {name: value for name, value in environment.items() if name not in {*OF_A_JOB, *self.secrets}}
         key = (argv, job.backend, tuple(sorted(shared.items())))
         starter = self.starters.get(key)
@@ -72,11 +73,6 @@ class Local(Launcher):
             starter = self.starters[key] = Starter(argv, shared, f"{job.run_mark}/starter")
         order = (str(job.exchange), *job.rank_options), log, {ATTEMPT_VARIABLE: job.token, **environment}
         return ForkedWorker(starter, job.token, alone) if starter.is_usable and starter.send(*order) else alone()
-
-    def start_alone(self, job: Launch, log: Path) -> WorkerProcess:
-        """Start the worker as a process that imports its libraries itself. Raises ``OSError``."""
-        environment = {**self.environment(job), STARTER_VARIABLE: str(os.getpid())}
-        return WorkerProcess(self.argv(job), environment, log, job.token, guarded=True)
 
     def close(self) -> None:
         """End the starters."""

@@ -157,8 +157,10 @@ class EventFile:
 
     def new_lines(self) -> Iterator[bytes]:
         """Lines since the last call. Raises ``ValueError`` when it can't be read, or is larger than any should be."""
+        # A container may be hostile: follow no link to another file and wait for no pipe.
+        safe = os.O_NOFOLLOW | os.O_NONBLOCK
         try:
-            with open(self._path, "rb", buffering=0, opener=_no_follow) as stream:
+            with open(self._path, "rb", buffering=0, opener=lambda path, flags: os.open(path, flags | safe)) as stream:
                 if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
                     raise ValueError(f"{self._path.name} is no regular file")
                 stream.seek(self._offset)
@@ -184,11 +186,6 @@ class EventFile:
         self._begun += begun
         if len(self._begun) > MAX_LINE_BYTES:
             raise ValueError(f"{self._path.name} has a line of more than {MAX_LINE_BYTES} bytes")
-
-
-def _no_follow(path: str | os.PathLike[str], flags: int) -> int:
-    """Follow no link to another file and wait for no pipe: what runs in a container may be hostile."""
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
 # Limits of a failure in a record.
