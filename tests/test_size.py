@@ -15,7 +15,7 @@ PACKAGE = Path(pybench.__file__).parent
 CEILINGS = {
     "": (46, 1),
     "cli": (1668, 11),
-    "core": (7203, 42),
+    "core": (7201, 42),
     "evidence": (1142, 8),
     "explain": (1795, 12),
     "files": (2774, 17),
@@ -29,7 +29,7 @@ CEILINGS = {
     "worker": (9300, 73),
 }
 """Lines and modules at most. A folder that needs more takes them from another one in the same commit."""
-SUM = (49994, 330)
+SUM = (49992, 330)
 SMALL_LINES = 60
 NUM_SMALL = 9
 """Modules below ``SMALL_LINES`` lines with one importer or none. Tables load six of them by name."""

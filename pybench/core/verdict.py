@@ -33,8 +33,6 @@ ERROR = 0.025
 """Probability of a false pass, and of a false fail, of a row exactly at its limit, over all looks."""
 
 _FACTOR_OF_ONE_POINT, _FACTOR_OF_SEVERAL = 3.0, 1.6
-
-
 # Gains of power sensors differ between boards. An H200's gain is known to 5 %, taken as 2.5 sd of a normal
 # distribution.
 BOARD_GAIN_SD = 0.02

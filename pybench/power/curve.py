@@ -32,8 +32,6 @@ LATELY = 25
 # Correlation of the errors at the ends of several windows: steps begin and end alike. With 0.25, 95.5 % of simulated
 # prefills and decodes of five steps were inside their bound, with 0.5 98.5 %.
 ENDS_ALIKE = 0.5
-
-
 # Part of harmonics in step that early and late samples leave unknown.
 UNKNOWN_PART = 0.75
 # Sums over time. Variances: of the series; by alike errors of cells; of a sampling counter, at jumps of any phase and

@@ -25,8 +25,6 @@ TICK_FRACTION = 0.02
 # A window gets the flag alias_risk from this possible error on, as a fraction of the energy. Evenly spread phases left
 # 0.7 % on an H200.
 FLAGGED_FRACTION = 0.01
-
-
 # Largest error of an H200's counter over four to ten phases, as a fraction, by m and k: harmonic k of the load is at m
 # times the sampling rate (docs/results/power_sensor.md). The first k of m = 2 to 4 are from one run and
 # rounded up to the 10 ms figure.
@@ -154,8 +152,6 @@ def _autocorrelation(place: npt.NDArray[np.intp], values: Column, farthest: int)
     return alike / alike[0] if alike[0] > 0 else np.zeros_like(alike)
 
 
-# A load that repeats within one or two samples is looked for.
-_CYCLES = (1, 2)
 # Waves of one and two turns in a cycle, and nearly in step, in Hz beside.
 _TURNS, _BESIDE_HZ = np.array([[1], [2]]), np.arange(-4, 5) * 0.1
 # A sample is compared with the mean of itself and this many on each side.
@@ -165,8 +161,9 @@ MIN_COMPARED = 50
 SPAN_SLACK_S = 3.5e-3
 # Ridge of the least squares, per sample: evenly spaced samples show no wave.
 RIDGE = 1e-3
-# Fisher's F (2 and some hundred degrees of freedom) from which a wave counts. Loads out of step had at most 11.
-EVIDENCE = 13.0
+# Fisher's F (2 and some hundred degrees of freedom) from which a wave counts, of all samples and of each half. Loads
+# out of step had at most 11; rounds of 92 Hz on an H200 had 13.3, and 1.2 in one half.
+EVIDENCE, EVIDENCE_OF_HALF = 13.0, 3.0
 # Standard deviations added to a wave's amplitude; its standard deviation is amplitude / sqrt(F).
 AMPLITUDE_SIGMAS = 2.0
 
@@ -178,7 +175,7 @@ def hidden_w(time_s: Column, power_w: Column, period_s: float) -> float:
     """
     return max(
         _in_step_w(time_s[first::cycle], power_w[first::cycle], cycle * period_s) / cycle
-        for cycle in _CYCLES
+        for cycle in (1, 2)
         for first in range(cycle)
     )
 
@@ -188,8 +185,6 @@ def _in_step_w(time_s: Column, power_w: Column, period_s: float) -> float:
 
     Waves are fitted by least squares, samples and waves both less the mean around them.
     """
-    if len(time_s) <= 2 * REACH:
-        return 0.0
     compared = np.abs(time_s[2 * REACH :] - time_s[: -2 * REACH] - 2 * REACH * period_s) < SPAN_SLACK_S
     if (num := int(compared.sum())) < MIN_COMPARED:
         return 0.0
@@ -198,13 +193,20 @@ def _in_step_w(time_s: Column, power_w: Column, period_s: float) -> float:
     around = np.lib.stride_tricks.sliding_window_view(rows, 2 * REACH + 1, axis=1)
     off = (rows[:, REACH:-REACH] - around.mean(axis=2))[:, compared]
     off_w, columns = off[0].real, np.stack((off[1:].real, off[1:].imag), axis=2)
-    products, shared_w = columns.transpose(0, 2, 1) @ columns + RIDGE * num * np.eye(2), off_w @ columns
-    weight_w = np.linalg.solve(products, shared_w[:, :, None])[:, :, 0]
-    explained_w2 = (weight_w * shared_w).sum(axis=1)
-    best = int(np.argmax(explained_w2))
-    left_w2 = max(float(off_w @ off_w - explained_w2[best]), 1e-9)
-    evidence = float(explained_w2[best]) / 2 / (left_w2 / (num - 2))
-    shift_w = SHAPE_TIMES * float(np.hypot(*weight_w[best]))
-    if evidence < EVIDENCE or shift_w < FLAGGED_FRACTION * float(power_w.mean()):
+    by_wave, weight_w = _fitted(off_w, columns)
+    best = int(np.argmax(by_wave))
+    halves = (_fitted(off_w[half], columns[best : best + 1, half])[0][0] for half in np.array_split(np.arange(num), 2))
+    evidence, shift_w = float(by_wave[best]), SHAPE_TIMES * float(np.hypot(*weight_w[best]))
+    is_seen = evidence >= EVIDENCE and min(halves) >= EVIDENCE_OF_HALF
+    if not is_seen or shift_w < FLAGGED_FRACTION * float(power_w.mean()):
         return 0.0
     return shift_w * (1 + AMPLITUDE_SIGMAS / math.sqrt(evidence))
+
+
+def _fitted(off_w: Column, columns: Column) -> tuple[Column, Column]:
+    """Fisher's F of each wave, and the weights of its two columns."""
+    products, shared_w = columns.transpose(0, 2, 1) @ columns + RIDGE * len(off_w) * np.eye(2), off_w @ columns
+    weight_w = np.linalg.solve(products, shared_w[:, :, None])[:, :, 0]
+    explained_w2 = (weight_w * shared_w).sum(axis=1)
+    left_w2 = np.maximum(off_w @ off_w - explained_w2, 1e-9)
+    return np.asarray(explained_w2 / 2 / (left_w2 / (len(off_w) - 2))), np.asarray(weight_w)

@@ -13,7 +13,11 @@ import pytest
 from click.testing import CliRunner
 
 from pybench.cli.main import main
+from pybench.files.run.folder import RunFolder
 from pybench.files.shipped import shipped_suites
+from pybench.power.measured_window import joined_energy
+from pybench.power.trace_file import read_trace
+from pybench.run.hosts.worker import joined_parts
 
 CHECK = "20261128T143259Z-quick_check"
 SLOW = "20261128T143804Z-tp_scaling"
@@ -52,6 +56,21 @@ def test_a_command_works_on_the_example(
     monkeypatch.chdir(example)
     done = CliRunner().invoke(main, command.split())
     assert (done.exit_code, words in done.output) == (code, True), done.output
+
+
+def test_decode_rounds_out_of_step_have_narrow_bounds(example: Path) -> None:
+    """Rounds of 10.9 ms, 92 Hz: samples of half a second look as if they were in step with the sensor."""
+    folder = RunFolder.open(example / SLOW)
+    points = {point.id: point for point in folder.read_manifest().plan.points}
+    record = next(each for each in folder.journal.records() if "tensor_parallel=2" in each.point_id)
+    assert record.trace is not None
+    hosts = joined_parts(folder.path, record.hosts, read_trace(folder.path, record.trace))
+    energy = joined_energy(points[record.point_id], [rank.steps for rank in record.ranks], hosts)
+    for gpu in energy.gpus:
+        assert gpu.flags == ()
+        assert gpu.energy_j is not None
+        assert gpu.energy_high_j is not None
+        assert gpu.energy_high_j < 1.015 * gpu.energy_j
 
 
 @pytest.mark.parametrize(
