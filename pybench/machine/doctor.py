@@ -113,7 +113,7 @@ def _links(machine: Machine) -> Iterator[DoctorFinding]:
 
 
 def _gpu(gpu: GpuInfo, machine: Machine) -> list[DoctorFinding]:
-    """Settings of one GPU that make its figures unlike another's; a healthy GPU has no line of its own."""
+    """Findings that change this GPU's figures; a healthy GPU has none."""
     ecc, persistent = gpu.ecc_enabled, gpu.persistence_enabled
     limit, default = gpu.power_limit_w or 0.0, gpu.power_limit_default_w or 0.0
     most = max((other.num_nvlinks or 0 for other in machine.gpus if other.name == gpu.name), default=0)

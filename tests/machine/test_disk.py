@@ -82,7 +82,7 @@ def test_other_faults_of_the_machine(tmp_path: Path, code: int, remedy: str) -> 
 
 
 def test_the_words_for_a_file() -> None:
-    """The system's words, then the next step, where one is known; who reads or writes knows that of an absent file."""
+    """The system's words, then the next step. The caller gives the step of an absent file."""
 
     def told(code: int) -> str:
         return fault_text(OSError(code, os.strerror(code)), "make its folder first")

@@ -44,7 +44,7 @@ Recording stop_twice(Recorder& sampler, int session) {
 // Stop gives up on readings after 0.8 s, and on a GPU whose call takes 0.3 s: then it may have none.
 constexpr int64_t kStopLimit = 800 * kMillisecond, kHangLimit = 300 * kMillisecond;
 
-// Whether the machine stood still, also in parts, which makes any call as long: a thread that sleeps is late then.
+// Measures standstills of the machine, by a thread that sleeps and wakes late. They lengthen every call.
 class Stillness {
   public:
     bool seen() {

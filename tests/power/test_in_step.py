@@ -54,7 +54,7 @@ def test_steady_or_few_samples_repeat_nothing(power_w: Column) -> None:
 
 
 def test_errors_of_alike_cells_add_up() -> None:
-    """Of a cycle of four samples a sixteenth of the variance is left, twice for each of the 30 cycles looked at."""
+    """A cycle of four samples leaves a sixteenth of the variance, twice for each of 30 cycles."""
     (_, shared), (_, by_noise) = (
         repeats(*repeating(power_w), PERIOD_S)
         for power_w in (np.resize([300.0, 600.0, 450.0, 350.0], 400), np.random.default_rng(3).normal(400, 9, 400))
