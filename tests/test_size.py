@@ -14,7 +14,7 @@ from tests.test_floors import imports, is_face, modules
 PACKAGE = Path(pybench.__file__).parent
 CEILINGS = {
     "": (46, 1),
-    "cli": (1668, 11),
+    "cli": (1667, 11),
     "core": (7201, 42),
     "evidence": (1142, 8),
     "explain": (1795, 12),
@@ -23,13 +23,13 @@ CEILINGS = {
     "machine": (1465, 12),
     "model": (5094, 29),
     "nightly": (3362, 18),
-    "power": (4020, 22),
+    "power": (4018, 22),
     "report": (3772, 36),
     "run": (6894, 40),
     "worker": (9300, 73),
 }
 """Lines and modules at most. A folder that needs more takes them from another one in the same commit."""
-SUM = (49992, 330)
+SUM = (49989, 330)
 SMALL_LINES = 60
 NUM_SMALL = 9
 """Modules below ``SMALL_LINES`` lines with one importer or none. Tables load six of them by name."""

@@ -44,9 +44,8 @@ def report(*, run_path: Path, name: str, output: Path | None, inconclusive: str 
     )
     for text in (text for is_wrong, text in faults if is_wrong):
         raise UsageError(text)
-    options = (
-        {"detail": detail} if name == "terminal" else {} if inconclusive is None else {"inconclusive": inconclusive}
-    )
+    given = {"detail": detail if name == "terminal" else None, "inconclusive": inconclusive}
+    options = {option: value for option, value in given.items() if value is not None}
     is_file = run_path.suffix == ".json" and not run_path.is_dir()
     view = RunView.of_file(run_path) if is_file else RunView.of_folder(RunFolder.open(run_path))
     if output is None and name == "terminal":

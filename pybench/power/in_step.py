@@ -112,8 +112,6 @@ MIN_REPEATED = 20
 CHANCE_REPEAT, SURE_REPEAT = 0.5, 0.9
 # Longest time line in sampling periods, nearly a day of 20 ms. Beyond it most samples are missing.
 MOST_PLACES = 2**22
-
-
 # Changes are alike down to this autocorrelation; longer cycles than this, in samples, add too little.
 LEAST_ALIKE, LONGEST_ALIKE = 0.1, 8
 
