@@ -65,21 +65,21 @@ def window_ns(ranks: Ranks) -> tuple[int, int]:
 def _rhythm(steps: Sequence[Step], ahead_ns: int) -> LoadPeriods:
     """What repeats: decode rounds by the times of their tokens; without any the steps.
 
-    An engine without rounds reports each request's first and last token, which give the mean time of a token. A step
-    has its length, and the time to the next one's start.
+    An engine without rounds reports each request's first and last token, both the end of a round; they give the mean
+    time of a token. A step has its length, and the time to the next one's start.
     """
     gaps_s = [(later - earlier) / 1e9 for step in steps for earlier, later in pairwise(step.token_end_ns)]
     if gaps_s:
         ends_ns = [end_ns + ahead_ns for step in steps for end_ns in step.token_end_ns]
         return LoadPeriods((median_high(gaps_s),), ends_ns)
-    means_s = [
-        (request.last_token_ns - request.first_token_ns) / 1e9 / (request.output_tokens - 1)
-        for step in steps
-        for request in step.requests
-        if request.output_tokens > 1
-    ]
-    if means_s:
-        return LoadPeriods((median_high(means_s),))
+    requests = [request for step in steps for request in step.requests if request.output_tokens > 1]
+    if requests:
+        spans = [(request.last_token_ns - request.first_token_ns, request.output_tokens - 1) for request in requests]
+        rounds_ns = {end_ns for request in requests for end_ns in (request.first_token_ns, request.last_token_ns)}
+        return LoadPeriods(
+            (median_high(span_ns / 1e9 / num for span_ns, num in spans),),
+            [end_ns + ahead_ns for end_ns in sorted(rounds_ns)],
+        )
     starts_ns = [step.start_ns + ahead_ns for step in steps]
     apart_s = [(later - earlier) / 1e9 for earlier, later in pairwise(starts_ns)]
     lengths_s = [step.duration_s for step in steps]

@@ -6,7 +6,7 @@ import pytest
 
 from pybench.model.record import GpuEnergy
 from pybench.model.suite import Effort, Point
-from pybench.model.wire import Step, Work
+from pybench.model.wire import RequestTimes, Step, Work
 from pybench.model.workloads.node import Burn
 from pybench.power.measured_window import window_energy
 from pybench.power.sensor import shipped_model
@@ -15,8 +15,10 @@ from pybench.power.trace import GpuTrace, OffsetColumns, PowerTrace, SeriesColum
 MS = 1_000_000
 
 
-def found(starts_ms: list[float], dither_ms: float, tokens_ms: tuple[float, ...] = ()) -> GpuEnergy:
-    """Of steps of 20 ms on a GPU of 400 W."""
+def found(
+    starts_ms: list[float], dither_ms: float, tokens_ms: tuple[float, ...] = (), first_ms: tuple[float, ...] = ()
+) -> GpuEnergy:
+    """Of steps of 20 ms on a GPU of 400 W, with requests of two tokens 5 ms apart from ``first_ms`` on."""
     stamps = [at * MS for at in range(-1000, 3000, 20)]
     gpu = GpuTrace(
         uuid="GPU-0",
@@ -39,6 +41,16 @@ def found(starts_ms: list[float], dither_ms: float, tokens_ms: tuple[float, ...]
             end_ns=round((start_ms + 20) * MS),
             work=Work(),
             token_end_ns=tuple(round((start_ms + at_ms) * MS) for at_ms in tokens_ms),
+            requests=tuple(
+                RequestTimes(
+                    arrival_ns=round(start_ms * MS),
+                    first_token_ns=round((start_ms + at_ms) * MS),
+                    last_token_ns=round((start_ms + at_ms + 5) * MS),
+                    prompt_tokens=1,
+                    output_tokens=2,
+                )
+                for at_ms in first_ms
+            ),
         )
         for index, start_ms in enumerate(starts_ms)
     ]
@@ -71,3 +83,10 @@ def test_decode_rounds_tell_for_themselves() -> None:
     starts_ms = [float(number * 20) for number in range(10)]
     assert found(starts_ms, 0, (5, 10, 15, 20)).flags == ("alias_risk",)
     assert found(starts_ms, 0, (4, 8, 12, 16, 20)).flags == ()
+
+
+def test_tokens_of_requests_tell_for_themselves() -> None:
+    """Tokens 5 ms apart, at a quarter of the sensor's period: always at its beginning, and at any time."""
+    starts_ms = [float(number * 20) for number in range(40)]
+    assert found(starts_ms, 0, first_ms=(0, 5)).flags == ("alias_risk",)
+    assert found(starts_ms, 0, first_ms=tuple(number * 0.5 for number in range(40))).flags == ()
