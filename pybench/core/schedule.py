@@ -85,13 +85,14 @@ def by_decision(
     First come attempts of points that a row judges, group by group: one, and a second where a row is undecided after
     it. A group shares rows or a process, and the group with the least time for each undecided row is first.
     ``attempt_s`` has the seconds of an attempt by the digest of its point; groups of unknown time come last, those with
-    more rows first. Speedups without a row of a table come next, where the plan ``has_rates`` of the node: these rates,
-    then one attempt of each. Then come more attempts of undecided rows, more of decided rows, and points without a row.
-    Within each part the given order stays.
+    more rows first. Then come more attempts of undecided rows that a point's most attempts may decide. Speedups
+    without a row of a table come next, where the plan ``has_rates`` of the node: these rates, then one attempt of each.
+    Then come more attempts of other judged points, and points without a row. Within each part the given order stays.
     """
     judging = [row for row in rows if row.verdict != "no_expectation"]
     open_rows = [row for row in judging if row.verdict not in ("pass", "fail")]
-    undecided_ids = {id_ for row in open_rows for id_ in row.point_ids}
+    most = {point.id: point.effort.max_attempts for point, _ in owed}
+    undecided_ids = {id_ for row in open_rows for id_ in row.point_ids if _needs(row) <= most.get(id_, 0)}
     groups = _groups([point for point, _ in owed], judging)
 
     def decides(point: Point, number: int) -> bool:
@@ -114,15 +115,22 @@ def by_decision(
         point, number = attempt
         if decides(point, number):
             return 0, places[groups[point.id]]
-        if predicted_ids and isinstance(point.settings, NodeSettings):
-            return 1, 0
-        if point.id in predicted_ids and number == 1:
-            return 1, 1
         if point.id in undecided_ids:
+            return 1, 0
+        if predicted_ids and isinstance(point.settings, NodeSettings):
             return 2, 0
+        if point.id in predicted_ids and number == 1:
+            return 2, 1
         return (3, 0) if point.id in groups else (4, 0)
 
     return tuple(sorted(owed, key=place_of))
+
+
+def _needs(row: JudgedRow) -> float:
+    """About how many attempts decide an open row: the first two of a row without a spread, infinite if none may do."""
+    if row.decision is None or row.decision.is_of_one_attempt:
+        return _DECIDING_ROUNDS
+    return row.decision.attempts_to_decide or math.inf
 
 
 def _groups(points: Sequence[Point], rows: Sequence[JudgedRow]) -> dict[str, str]:
@@ -260,6 +268,13 @@ def within(plan: Plan, attempt_s: Mapping[str, float], limit_s: float) -> Plan:
             kept.append(point)
             left_s -= takes_s
     return replace(plan, points=tuple(kept), left_out=(*plan.left_out, *beyond))
+
+
+def by_likeness(points: Sequence[Point], attempt_s: Mapping[str, float]) -> dict[str, float]:
+    """``attempt_s``, and for a point without one the least of those with its benchmark and backend."""
+    kinds = {point.digest: (point.benchmark, point.settings.backend) for point in points}
+    times_s = grouped((kinds[digest], seconds) for digest, seconds in attempt_s.items() if digest in kinds)
+    return {digest: min(times_s[kind]) for digest, kind in kinds.items() if kind in times_s} | dict(attempt_s)
 
 
 def in_time(attempts: Sequence[Attempt], attempt_s: Mapping[str, float], left_s: float) -> tuple[Attempt, ...]:

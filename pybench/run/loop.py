@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pybench.core.assemble import assemble
 from pybench.core.measurements import Measurements
-from pybench.core.schedule import Attempt, by_decision, in_time, next_session, pending, undecided, unknown
+from pybench.core.schedule import Attempt, by_decision, by_likeness, in_time, next_session, pending, undecided, unknown
 from pybench.files.run.folder import RunFolder
 from pybench.files.run.manifest_rules import require_planned
 from pybench.machine.device_lock import locked_devices
@@ -200,14 +200,19 @@ class OpenRun:
         return sum(seconds) if seconds and len(seconds) == len(owed) else None
 
     def owed(self) -> tuple[Attempt, ...]:
-        """Owed attempts that fit the time limit, in deciding order; all without a limit."""
+        """Owed attempts that fit the time limit, in deciding order; all without a limit.
+
+        A point that was never measured takes as long as one like it; once nothing else fits, it is tried anyway.
+        """
         owed, manifest = self.pending(), self.run.manifest
         if not self.budget.is_limited:
             return owed
         has_rates = any(benchmark.gives_rates for benchmark in manifest.suite.benchmarks)
         kept_s = kept_attempts_s(manifest.suite.name, manifest.plan, manifest.machine)
         rows = assemble(*self.run.predicted(self.records)).rows
-        return self._in_time(by_decision(owed, rows, {**kept_s, **self._attempts_s()}, has_rates=has_rates))
+        likely_s = by_likeness(manifest.plan.points, self._attempts_s())
+        order = by_decision(owed, rows, kept_s | likely_s, has_rates=has_rates)
+        return in_time(order, likely_s, self.budget.left_s) or self._in_time(order)
 
     def measure_owed(self) -> None:
         """Make every attempt that is owed. Points of which no earlier attempt shows whether they fit are named."""

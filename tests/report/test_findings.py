@@ -87,13 +87,6 @@ def test_attempts_of_the_command_line_are_one_number_for_all() -> None:
     ]
 
 
-def test_more_attempts_than_the_option_takes() -> None:
-    """The command line takes 100 of them, a benchmark 1,000 while a verdict is inconclusive."""
-    run = replace(_run("matmul", options=("--attempts 2",)), node=(_slower("matmul", "rank 0", 137),))
-    (finding,) = findings(RunView(results=run))
-    assert finding.step == "allow more attempts: --set benchmark.matmul.max_attempts=137"
-
-
 def test_max_attempts_are_one_number_for_each_benchmark() -> None:
     """A suite sets them there: of checks of the node as of the suite's own rows."""
     row = replace(SCALING, benchmark="decode", point_id="decode[gpus=2]", verdict="inconclusive", reason="open")

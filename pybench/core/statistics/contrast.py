@@ -14,7 +14,7 @@ from pybench.core.statistics.spread import Spread, mean_and_variance
 
 # Figures that were computed from equal attempts may differ from their limit in the last digits.
 _SAME = 1e-12
-_MAX_ATTEMPTS = 1000
+_MAX_ATTEMPTS = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +76,7 @@ class Contrast:
         return self.systematic_sd * quantile(level, math.inf) >= abs(self.value - limit) > 0 or not self.variance
 
     def attempts_to_decide(self, limit: float, level: float, least: int = 0) -> int | None:
-        """About how many attempts of each side decide it, ``least`` or more; ``None`` if no number up to 1000 does."""
+        """About how many attempts of each side decide it, ``least`` or more; ``None`` if no number up to 100 does."""
         distance = abs(self.value - limit)
         if self.is_final(limit, level):
             return None

@@ -14,7 +14,7 @@ from pybench.model.results import JudgedRow, Results
 from pybench.model.text import rough_time
 from pybench.report.run.view import RunView
 
-_OPTION, _MOST_BY_OPTION = "--attempts", 100
+_OPTION = "--attempts"
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,8 @@ class MoreAttempts:
             way = "dither avoids aliasing, --set dither_ms=20;" if is_aliased else "compare ratios on the same boards,"
             return f"more attempts do not decide it: {way} or move the limit"
         needs_more = decision.attempts_to_decide or decision.is_of_one_attempt
-        if self.by_option and needs_more and 0 < (most := max(self.needed.values(), default=0)) <= _MOST_BY_OPTION:
-            return f"measure more attempts: {_OPTION} {most}"
+        if self.by_option and needs_more and self.needed:
+            return f"measure more attempts: {_OPTION} {max(self.needed.values())}"
         if decision.is_of_one_attempt:
             return f"measure two attempts or more: {_OPTION} 2, or attempts of the benchmark"
         if decision.attempts_to_decide is None:

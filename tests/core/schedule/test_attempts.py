@@ -38,7 +38,7 @@ def record(name: str, attempt: int, cause: FailureCause | None = None) -> Record
     return replace(RECORD, point_id=name, attempt=attempt, failure=failure)
 
 
-OPEN = Decision(num_attempts=2, p_pass=0.1, p_fail=0.9, pass_level=0.0125, fail_level=0.0125)
+OPEN = Decision(num_attempts=2, p_pass=0.1, p_fail=0.9, pass_level=0.0125, fail_level=0.0125, attempts_to_decide=3)
 
 
 def row(verdict: Verdict, decision: Decision | None = OPEN) -> ScalingResult:
@@ -80,6 +80,17 @@ def test_attempts_come_in_the_order_in_which_they_decide() -> None:
     decided = (row("missing"), replace(judged, verdict="pass"), shown)
     after = [*first[1], "d1", "e1", "b3", "a3", "e2", "d2", "d3", "e3", "c1", "c2", "c3"]
     assert names(by_decision(owed, decided, {})) == after
+
+
+def test_rows_out_of_reach_wait() -> None:
+    """No number of attempts, or more than a point may have, decides the row of `a` and `b`."""
+    points = tuple(apart(name) for name in ("b", "a", "e"))
+    other = replace(SCALING, point_id="e", baseline_id="e", verdict="missing")
+    owed = tuple(attempt for attempt in pending(points, ()) if attempt[1] > 1 or attempt[0].id == "e")
+    for needed in (None, 4, 3):
+        rows = (row("inconclusive", replace(OPEN, attempts_to_decide=needed)), other)
+        decided_by = ["e1", "e2", "a2", "b2"] if needed == 3 else ["e1", "e2", "e3", "a2"]
+        assert names(by_decision(owed, rows, {}))[:4] == decided_by
 
 
 def test_points_of_one_process_decide_together() -> None:
@@ -180,14 +191,15 @@ def test_a_failure_in_a_warm_process_costs_no_budget() -> None:
 
 
 def test_rates_come_before_the_speedups_that_they_predict() -> None:
-    """Points with a row of a table come first, then rates, then one attempt of each predicted point."""
+    """Points with a row of a table come first, also their third attempts, then rates, then each predicted point."""
     rates = replace(point("r"), settings=Matmul(backend="torch", gpus=2, precision="bfloat16"))
     by_table = replace(SCALING, point_id="t", baseline_id="t", verdict="missing")
     predicted = replace(row("no_expectation"), expected=None)
-    owed = pending((point("a"), point("b"), rates, point("t"), point("x")), ())
+    owed = pending((point("a"), point("b"), rates, point("t", 3), point("x")), ())
     assert names(by_decision(owed, (by_table, predicted), {}, has_rates=True)) == [
         "t1",
         "t2",
+        "t3",
         "r1",
         "r2",
         "a1",

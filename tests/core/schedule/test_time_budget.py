@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from pybench.core.schedule import in_time, pending, unknown, within
+from pybench.core.schedule import by_likeness, in_time, pending, unknown, within
 from pybench.model.manifest import PlanOptions, duration_text
 from pybench.model.suite import Plan, Point
 from tests.build import Build
@@ -82,3 +84,13 @@ def test_an_attempt_of_unknown_length_fits_any_time_that_is_left() -> None:
     assert in_time(owed, {points[0].digest: 30.0}, 1.0) == (owed[1],)
     assert in_time(owed, {points[0].digest: 30.0}, 31.0) == owed
     assert in_time(owed, {}, 0.0) == ()
+
+
+def test_a_point_takes_as_long_as_one_like_it() -> None:
+    """The least of its benchmark and backend; a measured one has its own time."""
+    points = _points()
+    measured = {points[0].digest: 40.0, points[1].digest: 25.0}
+    assert by_likeness(points, measured) == {**measured, points[2].digest: 25.0}
+    assert by_likeness(points, {}) == {}
+    other = replace(points[2], benchmark="engine")
+    assert by_likeness((*points[:2], other), measured) == measured

@@ -29,7 +29,7 @@ def test_as_many_attempts_as_are_named_decide_it(systematic_sd: float, limit: fl
     found = replace(TWO, systematic_sd=systematic_sd)
     number = found.attempts_to_decide(limit, LEVEL)
     if number is None:
-        assert _of(1000, found).p_above(-limit) > LEVEL
+        assert _of(100, found).p_above(-limit) > LEVEL
         return
     assert _of(number + 1, found).p_above(-limit) <= LEVEL
     assert number == found.num_attempts + 1 or _of(number - 2, found).p_above(-limit) > LEVEL
