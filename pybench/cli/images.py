@@ -61,10 +61,7 @@ def lock_text(lock: ImageLock, platform: str, here: Mapping[str, Sequence[str]])
 @click.option("--write", is_flag=True, help="Mark in the lock what the registry confirmed.")
 @click.pass_context
 def verify(ctx: click.Context, names: tuple[str, ...], path: Path | None, write: bool) -> None:
-    """Check that the registry serves the locked digests.
-
-    Exits 1 when it serves others.
-    """
+    """Check that the registry serves the locked digests. Exits 1 when it serves others."""
     from pybench.run.images.lock import chosen
     from pybench.run.images.registry import confirmed, disagreements, fetch_manifest, registry_tool, with_image
 
@@ -88,10 +85,7 @@ def verify(ctx: click.Context, names: tuple[str, ...], path: Path | None, write:
 @click.option("--tag", help="Move one image to this tag.")
 @click.option("--dry-run", is_flag=True, help="Show the change without writing it.")
 def relock(names: tuple[str, ...], path: Path | None, tag: str | None, dry_run: bool) -> None:
-    """Resolve tags to digests and write them to the lock.
-
-    The change is shown.
-    """
+    """Resolve tags to digests and write them to the lock. The change is shown."""
     from pybench.run.images.lock import chosen
     from pybench.run.images.registry import fetch_manifest, lock_diff, registry_tool, resolved, with_image
 
@@ -126,10 +120,7 @@ def pull(names: tuple[str, ...], path: Path | None, engine: str | None) -> None:
 @_LOCK
 @_ENGINE
 def build(name: str, path: Path | None, engine: str | None) -> None:
-    """Build the image of a folder of containers/ and lock its id.
-
-    The id is that of this platform.
-    """
+    """Build the image of a folder of containers/ and lock its id. The id is that of this platform."""
     from pybench.run.engines.oci import engine as oci
     from pybench.run.images.registry import build_image, lock_diff, with_image
 

@@ -89,10 +89,7 @@ def plan(
     name: str,
     **chosen: Any,  # noqa: ANN401 - the plan's options
 ) -> None:
-    """Print the points SUITE expands to here, or on GPUs to choose.
-
-    Without SUITE, print the shipped suites.
-    """
+    """Print the points SUITE expands to here, or on GPUs to choose. Without SUITE, print the shipped suites."""
     from shutil import get_terminal_size
 
     from pybench.core.gpu_models import with_gpus
@@ -182,10 +179,7 @@ _SCHEMAS = ("suite", "results", "plan", "doctor", "compare", "explain", "fleet",
               help="Time for all attempts of the run.")  # fmt: skip
 @click.option("--branch", metavar="NAME", default="pybench-history", show_default=True, help="Keeps each night.")
 def ci(system: str, suite: str, runner: str, gpus: int, schedule: str, time_limit_s: float, branch: str) -> None:
-    """Print a nightly workflow for a machine of your own.
-
-    It runs SUITE and judges it against earlier nights.
-    """
+    """Print a nightly workflow for a machine of your own. It runs SUITE and judges it against earlier nights."""
     from pybench.files.shipped import find_suite, is_bare
     from pybench.report.workflow import render
 
@@ -207,10 +201,7 @@ def ci(system: str, suite: str, runner: str, gpus: int, schedule: str, time_limi
 @click.option("--table", metavar="NAME", help="Only what the suite judges by this table; default: by any.")
 @click.option("-o", "--output", metavar="FILE", type=FILE, help="File to write, NAME.toml, instead of printing.")
 def expect(run_folders: tuple[Path, ...], more_runs: tuple[Path, ...], table: str | None, output: Path | None) -> None:
-    """Write an expected table from good runs of one host or several.
-
-    Rows of fewer than three hosts are provisional.
-    """
+    """Write an expected table from good runs of one host or several. Rows of fewer than three hosts are provisional."""
     from pybench.core.assemble import assemble
     from pybench.core.good_run import GoodRun
     from pybench.core.population import population_of
@@ -234,10 +225,7 @@ def expect(run_folders: tuple[Path, ...], more_runs: tuple[Path, ...], table: st
 @click.command()
 @click.argument("folder", type=FOLDER, default=Path("example"))
 def example(folder: Path) -> None:
-    """Unpack runs of two H200s into FOLDER, by default example.
-
-    Every command that reads a run can be tried on them.
-    """
+    """Unpack runs of two H200s into FOLDER, by default example. Every command that reads a run can be tried on them."""
     import tarfile
 
     from pybench.files.shipped import shipped_suites

@@ -106,19 +106,13 @@ class LiveProgress(PlainProgress):
         self._rates: list[float] = []
         self._phase = self._steps = self._watts = ""
 
-    def run_started(
-        self, run_id: str, folder: str, points: Sequence[Point], num_attempts: int, expected_s: float | None = None
-    ) -> None:
-        """Open the live line."""
-        super().run_started(run_id, folder, points, num_attempts, expected_s)
-        self._status.start()
-
     def attempt_started(self, point_id: str, attempt: int, position: int, total: int) -> None:
-        """Show the attempt that begins."""
+        """Show the attempt that begins; the first one opens the live line."""
         super().attempt_started(point_id, attempt, position, total)
         self._phase, self._steps, self._watts, self._rates = "starting", "", "", []
         # The line is made anew at each refresh, so that the time in a phase without events counts up.
         self._status.update(self)
+        self._status.start()
 
     def phase(self, name: str) -> None:
         """Show the phase."""

@@ -36,10 +36,7 @@ def check(
     drain_list: bool,
     json_file: Path | None,
 ) -> None:
-    """Judge nodes by their runs of node_check.
-
-    Each RUN is a folder, a results.json, or a folder of those.
-    """
+    """Judge nodes by their runs of node_check. Each RUN is a folder, a results.json, or a folder of those."""
     from pybench.core.keys import check_across
     from pybench.fleet import text as report
     from pybench.fleet.decision import judge_fleet
@@ -73,10 +70,7 @@ def check(
 @click.option("--all", "every", is_flag=True, help="Print every round, until each node has met every other one.")
 @click.option("--met", multiple=True, metavar="RUN", help="Leave out pairs that have met: their runs over two hosts.")
 def pairs(names: tuple[str, ...], rounds: int | None, met: tuple[str, ...], *, every: bool) -> None:
-    """Print which nodes to measure in pairs.
-
-    All pairs of a round are measured at the same time.
-    """
+    """Print which nodes to measure in pairs. All pairs of a round are measured at the same time."""
     from pybench.fleet.pairs import DECISION_ROUNDS, pair_rounds
     from pybench.fleet.runs import read_fleet
 

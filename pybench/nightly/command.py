@@ -46,10 +46,7 @@ def compare(
     outputs: tuple[tuple[str, Path], ...],
     detail: bool,
 ) -> None:
-    """Compare RUN with earlier runs, row by row.
-
-    Each is a run's folder or its results.json.
-    """
+    """Compare RUN with earlier runs, row by row. Each is a run's folder or its results.json."""
     from pybench.core.keys import run_figures
     from pybench.files.run.results_file import results_of
     from pybench.model.workloads.registry import METRICS

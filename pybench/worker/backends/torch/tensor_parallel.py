@@ -42,8 +42,7 @@ def split_linears(model: nn.Module, mesh: DeviceMesh, *, tokens_split: bool = Fa
 
     A layer split in columns has whole inputs and this rank's outputs. A layer split in rows has this rank's inputs and
     the sum as output, or with ``tokens_split`` its tokens of the sum: of shape (1, tokens, hidden units), for whatever
-    samples. An adapter's halves go with the layer: its second half with columns, its first with
-    rows.
+    samples. An adapter's halves go with the layer: its second half with columns, its first with rows.
     """
     for name, module in list(model.named_modules()):
         parts = name.split(".")

@@ -53,8 +53,7 @@ def engine_arguments(settings: Generate, folder: Path, hosts: ReplicaHosts | Non
     """Keywords of ``EngineArgs`` for one replica: random weights, no tokenizer, statistics on.
 
     The engine makes room for sequences of the settings' own length, unless they name a longer one: a model's longest
-    would claim cache for nothing.
-    ``hosts`` are those of a replica that spans several.
+    would claim cache for nothing. ``hosts`` are those of a replica that spans several.
     """
     spans_gpus = settings.tensor_parallel * settings.pipeline_parallel > 1
     optional: dict[str, Any] = {
