@@ -131,15 +131,22 @@ def _apart(
     return outputs
 
 
-outputs_option = click.option("-o", "--output", "outputs", type=_Output(), multiple=True, metavar="FORMAT=FILE",
-    callback=_apart,
-    help=f"Write the result there, too; - is standard output. FORMAT: {', '.join(OUTPUTS)}. Repeatable.")  # fmt: skip
-format_option = click.option("--format", "name", type=click.Choice(("terminal", "json")), default="terminal",
-    show_default=True, help="What to print.")  # fmt: skip
-across_option = click.option("--across", multiple=True, metavar="KEY",
-    help="A key in which runs may differ: driver, kernel, software, a package, settings, ... Repeatable.")  # fmt: skip
-smallest_option = click.option("--smallest", multiple=True, metavar="[METRIC=]PERCENT",
-    help="Smallest change that counts, of all metrics or of one; default: 1. Repeatable.")  # fmt: skip
+outputs_option = click.option(
+    "-o", "--output", "outputs", type=_Output(), multiple=True, metavar="FORMAT=FILE", callback=_apart,
+    help=f"Write the result there, too; - is standard output. FORMAT: {', '.join(OUTPUTS)}. Repeatable.",
+)  # fmt: skip
+format_option = click.option(
+    "--format", "name", type=click.Choice(("terminal", "json")), default="terminal", show_default=True,
+    help="What to print.",
+)  # fmt: skip
+across_option = click.option(
+    "--across", multiple=True, metavar="KEY",
+    help="A key in which runs may differ: driver, kernel, software, a package, settings, ... Repeatable.",
+)  # fmt: skip
+smallest_option = click.option(
+    "--smallest", multiple=True, metavar="[METRIC=]PERCENT",
+    help="Smallest change that counts, of all metrics or of one; default: 1. Repeatable.",
+)  # fmt: skip
 
 
 def effects_of(smallest: tuple[str, ...]) -> SmallestEffects:

@@ -131,8 +131,10 @@ class RunOptions:
 @click.option("-v", "--verbose", "detail", is_flag=True, help="Print every table, not only one row a point.")
 @click.option("--dry-run", is_flag=True, hidden=True, expose_value=False, callback=_refer_to_plan)
 @click.option("-q", "--quiet", is_flag=True, help="Print the report alone, no progress.")
-@click.option("--wait", "wait_s", type=Duration(least_s=0), metavar="TIME",
-              help="Wait so long for another run on the same GPUs, 0s for not at all; default: no end.")  # fmt: skip
+@click.option(
+    "--wait", "wait_s", type=Duration(least_s=0), metavar="TIME",
+    help="Wait so long for another run on the same GPUs, 0s for not at all; default: no end.",
+)  # fmt: skip
 @click.option("--rendezvous", metavar="HOST:PORT", help="Where hosts meet that run this command together.")
 @click.option("--nodes", type=click.IntRange(2, 1024), metavar="N", help="Hosts of the run; with --rendezvous.")
 @click.option("--node-rank", type=click.IntRange(0), metavar="N", help="This host's number; 0 leads the run.")
