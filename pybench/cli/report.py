@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -74,7 +75,9 @@ def name_faults(job: Run, progress: Progress) -> None:
         progress.note(text)
 
 
-def write_reports(job: Run, results: Results, *, shown: str | None, detail: bool = False) -> None:
+def write_reports(
+    job: Run, results: Results, *, shown: str | None, detail: bool = False, is_resumed_below: bool = False
+) -> None:
     """Write the reports that the run's folder keeps; print the one in the text format ``shown``, if any."""
     from pybench.report.run.view import RunView
 
@@ -83,7 +86,7 @@ def write_reports(job: Run, results: Results, *, shown: str | None, detail: bool
         for name, file in REPORT_FILES.items():
             job.folder.write_report(file, render(view, name))
     if shown == "terminal":
-        print_terminal_report(view, detail=detail)
+        print_terminal_report(replace(view, is_resumed_below=is_resumed_below), detail=detail)
         echo(f"run folder: {job.folder.path}")
     elif shown is not None:
         echo(render(view, shown), nl=False)

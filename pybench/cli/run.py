@@ -178,7 +178,7 @@ def run(ctx: click.Context, /, **given: Any) -> None:  # noqa: ANN401 - the fiel
                 results = job.finish(progress)
             except KeyboardInterrupt:
                 interrupted, results = True, job.results()
-            write_reports(job, results, shown=options.shown, detail=options.detail)
+            write_reports(job, results, shown=options.shown, detail=options.detail, is_resumed_below=interrupted)
             if interrupted and gathering is not None:
                 gathering.dismiss("the run was interrupted on the host that leads")
         if interrupted:

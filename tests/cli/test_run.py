@@ -43,9 +43,10 @@ def test_run_exits_with_its_verdict(
     """And says it last, before the run's folder."""
     result = pybench(*drill(behaviour, value))
     assert result.exit_code == code, result.output
-    *_, said, folder = result.stdout.splitlines()
+    said, _, folder = result.stdout.rpartition("\n\n")[2].partition("run folder: ")
     assert said.startswith(f"verdict: {verdict} - ")
-    assert folder == f"run folder: {the_run(here)}"
+    assert max(map(len, said.splitlines())) <= 80
+    assert folder == f"{the_run(here)}\n"
 
 
 def test_run_leaves_its_reports(here: Path, drill: Drill) -> None:
@@ -89,7 +90,7 @@ def test_nothing_measured_is_never_a_pass(here: Path, drill: Drill, options: tup
     result = pybench(*arguments, *options)
     assert result.exit_code == 4
     assert ": 0 attempts" in result.stderr
-    verdict = result.stdout.splitlines()[-2]
+    verdict = " ".join(result.stdout.rpartition("\n\n")[2].split())
     assert verdict.startswith("verdict: no expectation - ")
     assert reason in verdict
 
@@ -101,7 +102,7 @@ def test_one_attempt_is_inconclusive(here: Path, drill: Drill) -> None:
     suite.write_text(suite.read_text().replace("attempts = 2", "attempts = 1"))
     result = pybench(*arguments)
     assert result.exit_code == 4
-    assert result.stdout.splitlines()[-2].startswith("verdict: inconclusive - ")
+    assert result.stdout.rpartition("\n\n")[2].startswith("verdict: inconclusive - ")
 
 
 def test_attempts_and_steps_of_the_command_line(here: Path, drill: Drill) -> None:
@@ -120,7 +121,7 @@ def test_one_point_alone_is_judged_by_nothing(drill: Drill) -> None:
     """``-k`` keeps the baseline only: measured, but no verdict."""
     result = pybench(*drill(), "-k", "tensor_parallel=1")
     assert result.exit_code == 4
-    assert result.stdout.splitlines()[-2].startswith("verdict: no expectation - ")
+    assert result.stdout.rpartition("\n\n")[2].startswith("verdict: no expectation - ")
 
 
 def test_a_python_named_from_here(drill: Drill) -> None:
@@ -145,6 +146,7 @@ def test_ctrl_c(here: Path, drill: Drill, warm_pybench: Path) -> None:
     folder = the_run(here)
     assert process.returncode == 130
     assert f"interrupted; go on with: pybench run --resume {folder} --python {arguments[-1]}\n" in stderr
+    assert (stdout + stderr).count("--resume") == 1
     assert "Traceback" not in stderr
     assert re.search(r"^TP 1 .*\d", stdout, re.MULTILINE)
     assert len((folder / "journal.jsonl").read_text().splitlines()) == 2

@@ -115,6 +115,8 @@ def _filled(found: Iterable[Finding], view: RunView) -> tuple[Finding, ...]:
     if view.path is None:
         return tuple(found)
     run, suite = shlex.quote(str(view.path)), view.results.suite
+    if view.is_resumed_below:
+        found = (replace(f, step=None) if f.step in {_FINISH, _GO_ON} else f for f in found)
     return tuple(
         replace(f, step=f.step and re.sub(r"\bRUN\b", lambda _: run, f.step).replace("NAME", suite)) for f in found
     )

@@ -26,13 +26,15 @@ if TYPE_CHECKING:
 class RunView:
     """One run for the report formats. ``manifest`` is ``None`` and ``records`` are empty for results without a folder.
 
-    Traces are large, so each is read when it is needed, and not kept.
+    Traces are large, so each is read when it is needed, and not kept. ``is_resumed_below``: the command that finishes
+    the run follows the report, which does not name it.
     """
 
     results: Results
     manifest: Manifest | None = None
     records: tuple[Record, ...] = ()
     path: Path | None = None
+    is_resumed_below: bool = False
 
     @classmethod
     def of_folder(cls, folder: RunFolder, results: Results | None = None) -> RunView:
