@@ -55,8 +55,8 @@ def render(result: FleetResult, runs: Iterable[RunFigures], *, width: int = 80, 
     counts = [(state, sum(node.state == state for node in result.nodes)) for state in BY_IMPORTANCE]
     counted_states = ", ".join(f"{count} {state}" for state, count in counts if count) or "no node"
     links = f", {plural(len(result.links), 'slow link')}" if result.links else ""
-    summary = f" - of {plural(len(result.nodes), 'node')}: {counted_states}{links}"
-    out.print(Text.assemble("verdict: ", _word(result.state), summary), soft_wrap=True)
+    word, style = _word(result.state)
+    hanging(out, f"verdict: {word} - of {plural(len(result.nodes), 'node')}: {counted_states}{links}", style=style)
     return out.text()
 
 

@@ -64,8 +64,8 @@ def render(
         for name, metrics in added.items():
             hanging(out, f"  {names.get(name, name)}: {', '.join(metrics)}")
     out.print()
-    last = Text.assemble("verdict: ", _word(comparison.verdict), printable(f" - {reason_text(comparison)}"))
-    out.print(last, soft_wrap=True)
+    word, style = _word(comparison.verdict)
+    hanging(out, f"verdict: {word} - {reason_text(comparison)}", style=style)
     return out.text()
 
 

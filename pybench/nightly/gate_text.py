@@ -84,8 +84,8 @@ def render(
     if result.state == "host off" and result.acceptance is not None:
         for line in entry_text(result.acceptance).splitlines():
             out.print(Text(f"  {printable(line)}"), soft_wrap=True)
-    last = Text.assemble("verdict: ", _word(result.state), printable(f" - {reason_text(result)}"))
-    out.print(last, soft_wrap=True)
+    word, style = _word(result.state)
+    hanging(out, f"verdict: {word} - {reason_text(result)}", style=style)
     return out.text()
 
 

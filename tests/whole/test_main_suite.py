@@ -56,10 +56,10 @@ def run(tmp_path: Path, fake_nvml: Callable[..., None], monkeypatch: pytest.Monk
 
 
 def last_line(result: Result) -> str:
-    """The verdict's own, above the one that names the folder."""
-    verdict, folder = result.stdout.splitlines()[-2:]
-    assert folder.startswith("run folder: ")
-    return verdict
+    """The verdict's own without its line ends, above the line that names the folder."""
+    verdict, _, folder = result.stdout.rpartition("\n\n")[2].partition("\nrun folder: ")
+    assert folder.count("\n") == 1
+    return " ".join(verdict.split())
 
 
 @pytest.mark.parametrize(

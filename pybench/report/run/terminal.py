@@ -55,8 +55,7 @@ def render(view: RunView, *, width: int = 80, color: bool = False, detail: bool 
     for number, table in enumerate(tables(results, names) if detail else ()):
         out.table(table if number else table.without(_IN_OVERVIEW))
     out.print()
-    state = (verdict_words(view.state), COLOURS.get(view.state, ""))
-    out.print(Text.assemble("verdict: ", state, printable(f" - {view.reason}")), soft_wrap=True)
+    hanging(out, f"verdict: {verdict_words(view.state)} - {view.reason}", style=COLOURS.get(view.state, ""))
     return out.text()
 
 
