@@ -315,7 +315,7 @@ def test_nccl_waits_for_the_release_of_the_first_exchange(
     assert events == expected, "a lone rank has no other to wait for"
 
 
-@pytest.mark.parametrize("name", ["ddp", "ddp_passes", "ddp_bucket_passes", "context"])
+@pytest.mark.parametrize("name", ["ddp", "ddp_passes", "ddp_bucket_passes", "context", "accelerate"])
 def test_the_first_exchange_alone_is_followed_by_its_release(two: Any, name: str) -> None:
     """In the step that has it: steps behind it may be measured ones."""
     assert [found["released_in"] for found in two[name]] == [[0], [0]]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from pybench.worker.backends.torch.train.learner import Learner, Portion, Task, WholeModel
 from pybench.worker.backends.torch.train.model import compile_layers, trainable_model
+from pybench.worker.backends.torch.train.strategies.ddp import release_first_bucket
 from pybench.worker.backends.torch.train.update import optimizer_of
 from pybench.worker.imports import needs_package
 
@@ -30,4 +33,5 @@ def learner(task: Task) -> Learner:
         averaged_over=task.ranks.world_size,
         quiet=lambda: accelerator.no_sync(prepared),
         differentiate=accelerator.backward,
+        after_first_exchange=partial(release_first_bucket, task.ranks),
     )
