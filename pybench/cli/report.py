@@ -29,10 +29,7 @@ if TYPE_CHECKING:
               help="How --format junit marks what the run could not decide; default: skipped.")  # fmt: skip
 @click.option("-v", "--verbose", "detail", is_flag=True, help="Print every table; --format terminal only.")
 def report(*, run_path: Path, name: str, output: Path | None, inconclusive: str | None, detail: bool) -> None:
-    """Rebuild a report of RUN.
-
-    RUN is a run's folder or its results.json. `pybench compare` sets it against other runs.
-    """
+    """Rebuild a report of RUN. RUN is a run's folder or results.json. `pybench compare` sets it against other runs."""
     from pybench.files.run.folder import RunFolder
     from pybench.report.run.view import RunView
 

@@ -55,14 +55,11 @@ def judged_by(
                 judges[check.point_id].add(LIMIT if check.table is None else TABLE)
     rates = {benchmark.name for benchmark in suite.benchmarks if benchmark.gives_rates}
     orders = [row for row in comparison_results(suite, measurements) if planned.keys() >= set(row.point_ids)]
+    compared = (point for point in plan.points if point.num_gpus > 1 and point.settings.workload in _OF_EACH_GPU)
     for name, word in (
         *((row.point_id, COMPARISON) for row in orders),
         *((point.id, RATES) for point in plan.points if point.benchmark in rates),
-        *(
-            (point.id, NEIGHBOURS)
-            for point in plan.points
-            if point.num_gpus > 1 and point.benchmark not in rates and point.settings.workload in _OF_EACH_GPU
-        ),
+        *((point.id, NEIGHBOURS) for point in compared if point.benchmark not in rates),
     ):
         judges[name].add(word)
     return {name: tuple(word for word in _ORDER if word in words) or (NOTHING,) for name, words in judges.items()}

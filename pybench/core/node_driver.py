@@ -17,10 +17,7 @@ from pybench.model.verdict import Verdict
 
 
 def pcie(records: Sequence[Record], machine: Machine) -> Iterator[NodeCheck]:
-    """Links narrower or slower, even when busy, than GPU and slot can be.
-
-    A GPU whose link was not read does not pass.
-    """
+    """Links narrower or slower, even when busy, than GPU and slot can be. A GPU with an unread link does not pass."""
     best: dict[str, PcieLink] = {}
     for link in (link for record in records if record.health for link in record.health.links):
         if link.uuid not in best or link.speed > best[link.uuid].speed:
@@ -58,10 +55,7 @@ def _of_gpus(
 
 
 def memory_errors(records: Sequence[Record], machine: Machine) -> Iterator[NodeCheck]:
-    """ECC errors and remapped rows that came during attempts, and remaps that wait or failed.
-
-    A GPU whose errors were not counted does not pass.
-    """
+    """ECC errors and remapped rows of attempts, and remaps that wait or failed. A GPU without counts does not pass."""
     pairs = [
         (before, after)
         for record in records

@@ -27,10 +27,7 @@ DiscrepancyKind = Literal[
 
 @dataclass(frozen=True)
 class Discrepancy:
-    """One thing that does not hold, is not there yet, or could not be checked.
-
-    ``place`` is the file, attempt or point.
-    """
+    """One thing that does not hold, is not there yet, or can't be checked. ``place`` is a file, attempt or point."""
 
     kind: DiscrepancyKind
     place: str

@@ -15,10 +15,7 @@ _PART_HEADS = {"communication": "comm."}
 
 
 def render(explanation: Explanation, names: Mapping[str, str], *, width: int = 80, color: bool = False) -> str:
-    """Baselines, speedups, parts of each shortfall, clocks, and notes.
-
-    ``names`` are labels of points by id, for the tables.
-    """
+    """Baselines, speedups, parts of each shortfall, clocks, and notes. ``names`` are labels of points by id."""
     head = wrapped(f"{explanation.run_id}, explained by {explanation.node_run_id}", width, after="  ")
     noted = [line for note in notes(explanation) for line in wrapped(note, width, "  ", "    ")]
     out = Paper(width, color=color)

@@ -139,10 +139,7 @@ def _runs_below(path: Path, levels: int) -> Iterator[Path]:
 
 
 def _read(node: str | None, place: Path) -> NodeRun | tuple[tuple[str, ...], tuple[PairFigure, ...]]:
-    """A run of one node, or the identity and pairs of one over several.
-
-    Raises ``RunFolderError``: a folder may hold anything.
-    """
+    """A run of one node, or the identity and pairs of one over several. Raises ``RunFolderError``."""
     try:
         if not place.is_dir():
             return node_run(_named(node, place), read_results(place))

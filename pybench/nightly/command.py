@@ -90,10 +90,7 @@ def gate(
     outputs: tuple[tuple[str, Path], ...],
     detail: bool,
 ) -> None:
-    """Judge RUN by the nights in DIR.
-
-    The gate names slower rows and rows with more joules, and measures them again where it can.
-    """
+    """Judge RUN by the nights in DIR. It names rows that are slower or need more joules, and measures them again."""
     from pybench.core.keys import BUILD, check_across, run_figures
     from pybench.files.run.results_file import results_of
     from pybench.nightly.accepted import read_accepted, unused

@@ -1,7 +1,4 @@
-"""How an attempt failed, by its worker's exit code, events and log.
-
-A log is untrusted: every search here takes time in proportion to its length.
-"""
+"""How an attempt failed, by its worker's exit code, events and log. A log is untrusted: searches take linear time."""
 
 from __future__ import annotations
 

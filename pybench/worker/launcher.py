@@ -44,10 +44,7 @@ address, and a port that is held there for a server of its ranks.
 
 
 def launch(exchange: Path, given: Mapping[str, str]) -> int:
-    """Run all ranks of this host to their end, with the options ``given``.
-
-    Returns 0, or 1 when one failed; the ranks' streams give the reason.
-    """
+    """Run all ranks of this host to their end, with the options ``given``. Returns 0, or 1 when one failed."""
     os.environ[STARTER_VARIABLE] = str(os.getpid())
     num_ranks = int(given["--ranks"])
     if spans_hosts := "--nodes" in given:

@@ -1,7 +1,4 @@
-"""Findings as workflow commands of GitHub Actions, which shows them beside a job.
-
-GitHub keeps at most 10 annotations of a kind and step.
-"""
+"""Findings as workflow commands of GitHub Actions, which keeps at most 10 annotations of a kind and step."""
 
 from __future__ import annotations
 

@@ -79,10 +79,7 @@ def _group(benchmarks: tuple[str, ...], shown: Sequence[PointResult], letters: d
 
 
 def parts(group: Group) -> tuple[Group, ...]:
-    """The group split by benchmark, or by the first axis of words that varies, such as the backend.
-
-    Whole where neither varies.
-    """
+    """Split by benchmark, or by the first axis of words that varies, such as the backend; whole if neither varies."""
     if len(group.benchmarks) > 1:
         return tuple(_group((name,), group.points, group.letters) for name in group.benchmarks)
     axes = {name: value for name, value in group.points[0].axes.items() if isinstance(value, str)}

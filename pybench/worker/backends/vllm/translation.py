@@ -92,10 +92,7 @@ def prompt_of(tokens: list[int], salt: str | None = None) -> dict[str, Any]:
 
 
 def salts(arguments: Mapping[str, Any]) -> Iterator[str | None]:
-    """A salt for each step, so that prompts which come again in the next one are computed again.
-
-    Without prefix caching there is none.
-    """
+    """A salt for each step, so that prompts that come again are computed again; none without prefix caching."""
     return map(str, count(1)) if arguments["enable_prefix_caching"] else repeat(None)
 
 

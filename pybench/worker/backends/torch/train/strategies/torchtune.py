@@ -139,10 +139,7 @@ class Tuned(WholeModel):
 
 @torch.no_grad()
 def _fill(task: Task, model: Any, source: Any) -> None:
-    """Weight by weight, so that no rank ever holds them all.
-
-    torchtune's loader, which takes this rank's part, takes only a model that is sharded.
-    """
+    """Weight by weight, so that no rank holds them all; torchtune's own loader takes only a sharded model."""
     device, seed = task.ranks.device, task.settings.seed
     with training.set_default_dtype(task.dtype), device:
         for module in model.modules():
