@@ -130,7 +130,10 @@ class Benchmark:
 
 @dataclass(frozen=True, kw_only=True)
 class Suite:
-    """A suite file that passed every check, ``profile`` applied; ``own_models`` are those of its files, by name."""
+    """A suite file that passed every check, ``profile`` applied; ``own_models`` are those of its files, by name.
+
+    ``omitted`` names the benchmarks that the profile leaves out.
+    """
 
     name: str
     description: str
@@ -144,6 +147,7 @@ class Suite:
     def tables(self) -> frozenset[str]:
         """Names of the expected tables that it is judged against."""
         expectations = (expectation for benchmark in self.benchmarks for expectation in benchmark.expectations)
+    omitted: tuple[str, ...] = ()
         return frozenset(name for expectation in expectations if (name := table_of(expectation)) is not None)
 
 

@@ -42,6 +42,7 @@ def render(
     needs = [(point.id, memory_need(point)) for point in plan.points] if gpu_memory_bytes is not None else []
     tight = [name for name, need in needs if need is not None and may_not_fit(need, gpu_memory_bytes or 0.0)]
     parts = [(point.id, getattr(point.settings, "server", None) or point.settings.backend) for point in plan.points]
+    omitted = f"omitted by profile {suite.profile}: {', '.join(suite.omitted)}"
     unproven = ((name, f"no GPU has run pybench's {part} yet") for name, part in parts if part in _NEVER_RUN)
     out = Paper(width)
     hanging(out, f"{suite.name}, profile {suite.profile}" if suite.profile else suite.name)
@@ -53,6 +54,7 @@ def render(
     for line in (
         *_reasons(((skip.id, skip.reason) for skip in plan.skips), "skipped: "),
         *_reasons(((skip.id, skip.reason) for skip in plan.left_out), ""),
+        *((omitted,) if suite.omitted else ()),
         *_reasons(((name, "a point that runs out of memory is left out") for name in tight), "may not fit: "),
         *_reasons(unproven, "never run: "),
     ):

@@ -134,6 +134,16 @@ def test_what_a_suite_wants_of_the_host() -> None:
     ]
 
 
+def test_benchmarks_that_the_profile_omits_are_one_line() -> None:
+    """Behind what else is left out; none without any."""
+    suite = Suite(name="s", description="", benchmarks=(), profile="cpu", omitted=("a", "b"))
+    plan = Plan(points=(), skips=(), left_out=(_skip(8, "left out by --max-gpus 4"),))
+    lines = render(suite, plan).splitlines()
+    place = lines.index("omitted by profile cpu: a, b")
+    assert lines[place - 1].endswith(": left out by --max-gpus 4")
+    assert "omitted" not in render(replace(suite, omitted=()), plan)
+
+
 def test_a_batch_made_to_fill_the_gpus_is_named() -> None:
     """A batch is named once for all its benchmarks; the points' names have the axes."""
     one = Benchmark(name="a", workload="train", settings={}, axes={"data_parallel": (3,)}, effort=Effort())

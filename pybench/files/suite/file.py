@@ -82,6 +82,7 @@ def read_suite(
             relax=tuple(dict.fromkeys(container.get("relax", []))),
         ),
         own_models=models,
+        omitted=tuple(table["name"] for table in whole["benchmark"] if is_omitted(table, over)),
     )
     if document.get("rates") and "cpu" not in (machine_kind, chosen):
         shipped = shipped_suites() / f"{_RATES}.toml"
