@@ -7,12 +7,12 @@ from itertools import product
 
 from pybench.core.lookup import judged_claim
 from pybench.core.measurements import Measurements, absence, grouped
+from pybench.core.plan import are_comparable
 from pybench.core.statistics.interval import NoRatioError
 from pybench.core.validity import judged_points
 from pybench.core.verdict import Judgement, RowStatistics, judge_comparison, row_statistics
 from pybench.model.results import ClaimResult, ComparisonResult, Estimate
 from pybench.model.suite import Comparison, Point, Skip, Suite
-from pybench.model.workloads.settings import GPU_AXES
 
 _Pair = tuple[Point | Skip, Point | Skip]
 """A point and the other benchmark's."""
@@ -21,9 +21,7 @@ _Pair = tuple[Point | Skip, Point | Skip]
 def comparison_results(suite: Suite, measurements: Measurements) -> tuple[ComparisonResult, ...]:
     """One row for each comparison and each pair of comparable points.
 
-    Two points are comparable with equal numbers of GPUs and equal values on their common axes, except axes that
-    multiply GPUs. A comparison that must widen has one more row for each group of pairs that differ along that axis
-    only.
+    A comparison that must widen has one more row for each group of pairs that differ along that axis only.
     """
     return tuple(_row(measurements, *compared) for compared in _compared(suite, measurements, are_claims=False))
 
@@ -67,9 +65,8 @@ def _compared(
             pairs = [
                 (entry, other)
                 for entry, other in product(measurements.entries, repeat=2)
-                if (entry.benchmark, other.benchmark) == (benchmark.name, expected.other)
-                and entry.num_gpus == other.num_gpus
-                and all(entry.axes[axis] == other.axes[axis] for axis in {*entry.axes} & {*other.axes} - {*GPU_AXES})
+                if entry.benchmark == benchmark.name and other.benchmark == expected.other
+                if are_comparable(entry, other)
             ]
             along = expected.widening_along
             if along is None or not are_claims:

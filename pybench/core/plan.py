@@ -18,7 +18,7 @@ from pybench.model.errors import UsageError
 from pybench.model.machine import Devices
 from pybench.model.suite import AxisValue, Benchmark, Plan, Point, Skip, Suite
 from pybench.model.workloads.registry import SETTINGS_OF, SHARED_BATCH, AnySettings, count_axes
-from pybench.model.workloads.settings import ALL_GPUS, INSTALLED, REST, ModelSettings
+from pybench.model.workloads.settings import ALL_GPUS, GPU_AXES, INSTALLED, REST, ModelSettings
 from pybench.model.workloads.traits import SkipKind
 
 
@@ -71,16 +71,18 @@ def expand(
 ) -> Plan:
     """List the suite's points in the order they run: benchmarks as written, the last axis turning fastest.
 
-    ``keep`` selects points by id. Points that give rates stay where speedups are planned, and only there; not where the
-    earlier run ``rates_run`` measured them. A point with more GPUs or nodes than ``max_gpus`` or the machine goes to
-    ``Plan.left_out``, a required one to ``Plan.skips``. A point that can run nowhere is left out if a word of the file
+    ``keep`` selects points by id; the others that selected points are compared with go to ``Plan.left_out``. Points
+    that give rates stay where speedups are planned, and only there; not where the earlier run ``rates_run`` measured
+    them. A point with more GPUs or nodes than ``max_gpus`` or the machine goes to ``Plan.left_out``, a required one to
+    ``Plan.skips``. A point that can run nowhere is left out if a word of the file
     implied it, and skipped if the file names its values. The number for ``"rest"`` is an axis of the point.
     """
     written = {benchmark.name: benchmark for benchmark in suite.benchmarks}
-    points, skips, left_out = list[Point](), list[Skip](), list[Skip]()
+    points, others, skips, left_out = list[Point](), list[Point](), list[Skip](), list[Skip]()
     for point in _points(suite, {**architectures, **suite.own_models}, (there.count, max_gpus)):
         benchmark = written[point.benchmark]
         if not (keep(point.id) or benchmark.gives_rates):
+            others.append(point)
             continue
         # Who requires a backend requires it on the GPUs that are there.
         fits = point.settings.num_nodes <= there.num_hosts and point.settings.num_gpus_per_node <= there.count
@@ -102,6 +104,11 @@ def expand(
                 skips.append(skipped(point, kind, reason, lack and lack[1]))
         else:
             points.append(point)
+    compared = {(name, each.other) for name, benchmark in written.items() for each in benchmark.comparisons}
+    for other in others:
+        if any((point.benchmark, other.benchmark) in compared and are_comparable(point, other) for point in points):
+            reason = "left out by -k, so nothing is compared with it"
+            left_out.append(skipped(other, "filter", reason, f"{other.benchmark} (-k)"))
     has_speedups = any(point.num_gpus > 1 and not written[point.benchmark].gives_rates for point in points)
     kept = {name for name, each in written.items() if (has_speedups and rates_run is None) or not each.gives_rates}
     return Plan(
@@ -181,6 +188,12 @@ def is_required(point: Point, required: Required) -> bool:
     nodes = point.settings.num_nodes
     there = nodes <= required.num_nodes if nodes > 1 else point.num_gpus <= required.num_gpus
     return there or point.settings.backend in required.backends
+
+
+def are_comparable(entry: Point | Skip, other: Point | Skip) -> bool:
+    """Whether they have equal numbers of GPUs and equal values on their common axes, except axes that multiply GPUs."""
+    common = {*entry.axes} & {*other.axes} - {*GPU_AXES}
+    return entry.num_gpus == other.num_gpus and all(entry.axes[axis] == other.axes[axis] for axis in common)
 
 
 def left_out_list(plan: Plan) -> tuple[str, ...]:

@@ -123,6 +123,11 @@ class Benchmark:
     implied: dict[str, tuple[AxisValue, ...]] = field(default_factory=dict)
 
     @property
+    def comparisons(self) -> tuple[Comparison, ...]:
+        """Its expectations that hold it against another benchmark, without claims, which judge nothing."""
+        return tuple(each for each in self.expectations if isinstance(each, Comparison) and each.claim is None)
+
+    @property
     def given(self) -> GivenSettings:
         """Its settings, fixed and swept."""
         return GivenSettings(self.settings, self.axes)
@@ -142,12 +147,12 @@ class Suite:
     path: str = ""
     container: ContainerRequest = field(default_factory=ContainerRequest)
     own_models: dict[str, Architecture] = field(default_factory=dict, repr=False)
+    omitted: tuple[str, ...] = ()
 
     @property
     def tables(self) -> frozenset[str]:
         """Names of the expected tables that it is judged against."""
         expectations = (expectation for benchmark in self.benchmarks for expectation in benchmark.expectations)
-    omitted: tuple[str, ...] = ()
         return frozenset(name for expectation in expectations if (name := table_of(expectation)) is not None)
 
 

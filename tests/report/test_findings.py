@@ -8,10 +8,11 @@ import pytest
 
 from pybench.core.lookup import NO_TABLE
 from pybench.model.results import CheckResult, NodeCheck, Results
+from pybench.model.suite import Benchmark, Comparison, Effort
 from pybench.model.verdict import Decision
 from pybench.report.run.findings import Finding, each_step_once, findings, not_judged
 from pybench.report.run.view import RunView
-from tests.builders import CHECK, NODE_CHECK, POINT_RESULT, RESULTS, SCALING, estimate
+from tests.builders import CHECK, MANIFEST, NODE_CHECK, POINT_RESULT, RESULTS, SCALING, estimate
 
 _UNDECIDED = Decision(num_attempts=2, p_pass=0.2, p_fail=0.3, pass_level=0.01, fail_level=0.01)
 
@@ -118,6 +119,17 @@ def test_rows_of_one_point_that_are_not_judged_for_two_reasons_name_their_metric
     ]
     alike = replace(run, checks=(tokens, replace(tokens, metric="ttft_s")))
     assert [found.subjects for found in not_judged(RunView(results=alike))] == [("decode",)]
+
+
+def test_a_comparison_with_what_the_profile_omits_is_named() -> None:
+    """Unless no point of its benchmark was measured."""
+    below = Comparison(metric="ttft_s", order="below", other="whole")
+    decode = Benchmark(name="decode", workload="generate", settings={}, axes={}, effort=Effort(), expectations=(below,))
+    suite = replace(MANIFEST.suite, benchmarks=(decode,), profile="cpu", omitted=("whole",))
+    view = RunView(results=_run("decode"), manifest=replace(MANIFEST, suite=suite))
+    (found,) = not_judged(view)
+    assert found.text() == "decode ttft_s: profile cpu omits whole, so nothing is compared with it"
+    assert not_judged(replace(view, results=_run("train"))) == ()
 
 
 @pytest.mark.parametrize(("flags", "first"), [((), ""), (("single_attempt",), "measure two attempts or more, then ")])

@@ -154,6 +154,12 @@ def not_judged(view: RunView) -> tuple[Finding, ...]:
             name = names.get(row.point_id, row.point_id)
             subject = f"{name} {row.metric}" if kinds[row.point_id] > 1 else name
             found.append(Finding("no_expectation", row.reason, (subject,), way))
+    suite, benchmarks = view.manifest and view.manifest.suite, {row.benchmark for row in results.points}
+    for benchmark in suite.benchmarks if suite else ():
+        for each in benchmark.comparisons:
+            if suite and each.other in suite.omitted and benchmark.name in benchmarks:
+                reason = f"profile {suite.profile} omits {each.other}, so nothing is compared with it"
+                found.append(Finding("no_expectation", reason, (f"{benchmark.name} {each.metric}",)))
     return each_step_once(_filled(_by_step(_merged(found)), view))
 
 

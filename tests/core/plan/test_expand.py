@@ -13,7 +13,7 @@ from pybench.files.shipped import load_models
 from pybench.model.backend import BACKENDS, BackendTraits
 from pybench.model.errors import UsageError
 from pybench.model.machine import Devices
-from pybench.model.suite import AxisValue, Benchmark, Effort, Plan, Skip, Suite
+from pybench.model.suite import AxisValue, Benchmark, Comparison, Effort, Plan, Skip, Suite
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.registry import settings_from_json
 from pybench.model.workloads.settings import BackendName, WorkloadName
@@ -124,6 +124,29 @@ def test_skipped_left_out_and_filtered() -> None:
     assert (skip.kind, skip.lacks, skip.reason) == ("max_gpus", "2 GPUs (--max-gpus 1)", SENTENCES["max_gpus"])
     assert limited.skips == ()
     assert expand(suite, {"m": SHAPE}, Devices("cuda", 8), keep=lambda _: False).points == ()
+
+
+@pytest.mark.parametrize(
+    ("claim", "keep", "left_out"),
+    [
+        (None, "a[", ["b[tensor_parallel=1]", "b[tensor_parallel=2]"]),
+        (None, "a[tensor_parallel=2]", ["b[tensor_parallel=2]"]),
+        (None, "b", []),
+        (None, "[", []),
+        ("a paper", "a[", []),
+    ],
+)
+def test_what_a_kept_point_is_compared_with_is_left_out_by_name(
+    claim: str | None, keep: str, left_out: list[str]
+) -> None:
+    """A claim judges nothing, and who leaves out the judged side itself wants no verdict."""
+    above = Comparison(metric="tpot_s", order="above", other="b", claim=claim)
+    settings = {key: value for key, value in GENERATE.items() if key != "tensor_parallel"}
+    b = Benchmark(name="b", workload="generate", settings=settings, axes={"tensor_parallel": (1, 2)}, effort=Effort())
+    suite = suite_of(replace(b, name="a", expectations=(above,)), b)
+    plan = expand(suite, {"m": SHAPE}, Devices("cuda", 8), keep=lambda point_id: keep in point_id)
+    assert [(skip.id, skip.kind) for skip in plan.left_out] == [(name, "filter") for name in left_out]
+    assert left_out_list(plan) == (("b (-k)",) if left_out else ())
 
 
 @pytest.mark.parametrize(
