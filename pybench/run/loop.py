@@ -229,13 +229,14 @@ class OpenRun:
 
     def decide(self) -> None:
         """Add attempts while a verdict is inconclusive and its points' budget lasts."""
-        points = self.run.manifest.plan.points
+        points, num_made = self.run.manifest.plan.points, len(self.records)
         while extra := undecided(points, assemble(*self.run.predicted(self.records)).rows, self.records):
             if not self._in_time(extra):
                 owed = self.pending()
                 self.note_left_out([attempt for attempt in extra if attempt not in owed], "inconclusive; ")
                 return
-            self.progress.note(f"inconclusive: {plural(len(extra), 'more attempt')}")
+            if len(self.records) == num_made:
+                self.progress.note("inconclusive: undecided points get more attempts, up to their max_attempts")
             while extra := self._in_time(extra):
                 before = len(self.records)
                 self.measure_next(extra)

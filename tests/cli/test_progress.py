@@ -74,13 +74,13 @@ def test_plain_lines(clock: SimpleNamespace) -> None:
     shown.run_started("run", "runs/run", _POINTS, 4, 420.0)
     _attempt(shown, clock)
     _attempt(shown, clock, "out_of_memory: tried 2 GiB")
-    shown.note("inconclusive: 2 more attempts")
+    shown.note("a note")
     shown.finished()
     assert stream.getvalue().splitlines() == [
         "run run: 4 attempts, about 7.0 min by earlier attempts, kept in runs/run",
         "[1/4] decode torch, TP 2 attempt 1: ok, 1,234 tok/s (90.0 s)",
         f"[1/4] {_POINT} attempt 1: out_of_memory: tried 2 GiB (90.0 s)",
-        "inconclusive: 2 more attempts",
+        "a note",
     ]
 
 

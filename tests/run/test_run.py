@@ -7,7 +7,7 @@ import signal
 import subprocess
 import time
 from dataclasses import replace
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -21,7 +21,7 @@ from pybench.model.results import Results
 from pybench.report.formats import REPORT_FILES, render
 from pybench.report.run import terminal
 from pybench.report.run.view import RunView
-from pybench.run import attempt
+from pybench.run import attempt, loop
 from pybench.run.engines.base import Launch, LaunchRequirements
 from pybench.run.engines.process import processes_marked
 from pybench.run.loop import Run
@@ -172,6 +172,20 @@ def test_a_flaky_point_is_measured_by_its_good_attempts(tmp_path: Path, monkeypa
     assert causes(run)["2", 1] == "exit_code"
     point = next(p for p in results.points if p.id[-2] == "2")
     assert (point.status, point.failed_attempts) == ("ok", 1)
+
+
+def test_more_attempts_are_announced_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each round of them would say the same."""
+    notes: list[str] = []
+    monkeypatch.setattr(Progress, "note", lambda _self, text: notes.append(text))
+    rounds = iter([3, 4])
+    monkeypatch.setattr(loop, "undecided", lambda points, _rows, _records: [(points[0], n) for n in islice(rounds, 1)])
+    run = prepare(tmp_path)
+    finish(run)
+    assert causes(run)["1", 4] is None
+    assert [note for note in notes if "inconclusive" in note] == [
+        "inconclusive: undecided points get more attempts, up to their max_attempts"
+    ]
 
 
 def test_resume_repeats_nothing(tmp_path: Path) -> None:
