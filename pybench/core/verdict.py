@@ -143,7 +143,8 @@ def row_statistics(
     """Statistics of the metric of the points ``above``, multiplied, over that of the points ``below``.
 
     That is the metric in its unit of one point, a ratio of two points, the change between two ratios. For joules and
-    watts they include the error of the sensors. Raises ``NoRatioError`` for ratios of values that are not positive.
+    watts they include the error of the sensors. A count has no spread, so one attempt suffices. Raises
+    ``NoRatioError`` for ratios of values that are not positive.
     """
     of_tops, of_bases = ([measurements.samples(point)[metric] for point in points] for points in (above, below))
     level = level_of([point.effort for point in (*above, *below)])
@@ -158,6 +159,10 @@ def row_statistics(
     sensors = sensor_sd(measurements, metric, above, below)
     interval = quotient(of_tops, of_bases, sensors) if below else estimate(of_tops[0], sensors)
     tops, bases = ([logs(samples) for samples in side] for side in (of_tops, of_bases))
+    if METRICS[metric].is_count and all(len({*values}) == 1 for values in (*tops, *bases)):
+        value, num_attempts = interval[0], min(map(len, (*tops, *bases)))
+        known = Contrast(value=math.log(value), variance=0.0, freedom=math.inf, num_attempts=num_attempts)
+        return RowStatistics(interval=(value,) * 3, contrast=known, pass_level=level, fail_level=level)
     spread = measurements.spread(metric)
     is_shared = spread is not None and spread.num_points > 0
     usual = None if is_shared else _usual_spread(measurements, metric, [*above, *below])

@@ -164,6 +164,36 @@ def test_a_factor_asks_for_more_than_an_order(build: Build) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("metric", "counts", "verdict", "num_attempts"),
+    [
+        ("trained_parameters", (9e6,), "pass", 1),
+        ("trained_parameters", (10e6,), "pass", 1),
+        ("trained_parameters", (11e6,), "fail", 1),
+        ("trained_parameters", (11e6, 11e6), "fail", 2),
+        ("trained_parameters", (9e6, 11e6), "inconclusive", 2),
+        ("step_s", (9e6,), "inconclusive", 1),
+    ],
+)
+def test_one_attempt_decides_a_count(
+    build: Build, metric: str, counts: tuple[float, ...], verdict: str, num_attempts: int
+) -> None:
+    """Half of the other's is the limit. A count that differs between attempts has a spread, as a time has."""
+    one, other = (replace(build.train(), id=name, benchmark=name) for name in ("tensor", "pipeline"))
+    steps = build.steps([1.0], Work(samples=2))
+    records = [
+        build.record(point, (build.rank(steps, told={"trained_parameters": count}),), number)
+        for point, of_point in ((one, counts), (other, [20e6] * len(counts)))
+        for number, count in enumerate(of_point, 1)
+    ]
+    below = Comparison(metric=metric, order="below", other="pipeline", factor=0.5)
+    tensor, pipeline = _suite().benchmarks
+    suite = replace(_suite(), benchmarks=(replace(tensor, expectations=(below,)), pipeline))
+    (row,) = comparison_results(suite, Measurements.of(Plan(points=(one, other), skips=()), records))
+    assert row.decision is not None
+    assert (row.verdict, row.decision.num_attempts) == (verdict, num_attempts)
+
+
 def test_no_ratio_to_nothing(build: Build) -> None:
     """A baseline of 0 tokens is one line, no traceback, and no number of attempts changes it."""
     one = _point(build, "tensor", "tensor_parallel", 2, 4)

@@ -50,7 +50,7 @@ _METRICS = {
     "load_bytes_per_s": throughput("bytes/s", "checkpoint_bytes over load_s"),
     "save_s": less("s", "until every file of a checkpoint is written and flushed to its device (fsync)"),
     "load_s": less("s", "until every rank has its state back"),
-    "checkpoint_bytes": less("bytes", "size of a checkpoint's files", "max"),
+    "checkpoint_bytes": less("bytes", "size of a checkpoint's files", "max", is_count=True),
     "page_cache_fraction": less("", "share of the files in the page cache as loading begins: 0 is a cold load", "max"),
 }
 WORKLOAD = WorkloadTraits(

@@ -19,6 +19,7 @@ class MetricTraits:
 
     ``over_ranks`` joins the values that ranks report into the point's; ``None``: the host computes it, and no rank may
     report it. ``part_of_step``: a time within one step. ``of_all_gpus``: a rate of all GPUs together has an efficiency.
+    ``is_count``: its settings decide it, so every attempt has the same value.
     """
 
     unit: str
@@ -28,6 +29,7 @@ class MetricTraits:
     higher_is_better: bool
     part_of_step: bool = False
     of_all_gpus: bool = False
+    is_count: bool = False
 
     @property
     def is_of_energy(self) -> bool:

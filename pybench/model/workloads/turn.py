@@ -214,7 +214,7 @@ _METRICS = {
     "handover_s": less("s", "weights from the trainer to the engine"),
     "wake_s": less("s", "engine waking: weights' memory, then the key-value cache's"),
     "first_token_s": less("s", "one token of one sequence, first after waking"),
-    "handover_bytes": less("bytes", "weights that a turn hands over", "max"),
+    "handover_bytes": less("bytes", "weights that a turn hands over", "max", is_count=True),
     "handover_bytes_per_s": more("bytes/s", "handover_bytes over handover_s; none where half of it lies in generating"),
     "resident_asleep_bytes": less("bytes", "in use on the fullest GPU, by every process, with the engine asleep"),
     "resident_growth_bytes_per_turn": less("bytes", "growth of resident_asleep_bytes from turn to turn"),
