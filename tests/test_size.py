@@ -14,22 +14,22 @@ from tests.test_floors import imports, is_face, modules
 PACKAGE = Path(pybench.__file__).parent
 CEILINGS = {
     "": (46, 1),
-    "cli": (1652, 11),
-    "core": (7216, 42),
-    "evidence": (1142, 8),
-    "explain": (1795, 12),
-    "files": (2774, 17),
-    "fleet": (1453, 9),
+    "cli": (1649, 11),
+    "core": (7222, 42),
+    "evidence": (1139, 8),
+    "explain": (1792, 12),
+    "files": (2775, 17),
+    "fleet": (1450, 9),
     "machine": (1465, 12),
-    "model": (5094, 29),
-    "nightly": (3358, 18),
+    "model": (5105, 29),
+    "nightly": (3355, 18),
     "power": (4027, 22),
-    "report": (3774, 36),
-    "run": (6899, 40),
-    "worker": (9302, 73),
+    "report": (3776, 36),
+    "run": (6900, 40),
+    "worker": (9293, 73),
 }
 """Lines and modules at most. A folder that needs more takes them from another one in the same commit."""
-SUM = (49997, 330)
+SUM = (49994, 330)
 SMALL_LINES = 60
 NUM_SMALL = 9
 """Modules below ``SMALL_LINES`` lines with one importer or none. Tables load six of them by name."""

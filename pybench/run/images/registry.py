@@ -52,7 +52,10 @@ def fetch_manifest(tool: str, reference: str) -> RegistryManifest:
     argv = _TOOLS[tool](reference)
     result = run_command(argv, _LIMIT_S)
     if not result.ok:
-        raise MachineError(f"{tool} can't read {reference}: {result.error_line}")
+        # The end of a chain of causes, which skopeo's log has in quotes.
+        cause = ": ".join(result.error_line.rstrip('"').replace('\\"', '"').split(": ")[-2:])
+        step = f"check the network (HTTPS_PROXY), the image's name, and the login of {tool}"
+        raise MachineError(f"{tool} can't read {reference}: {cause}; {step}")
     try:
         return read_manifest(result.out.encode(errors="surrogateescape"))
     except (ValueError, LookupError, TypeError, AttributeError) as error:

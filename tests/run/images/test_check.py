@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from pybench.model.container import ImageLock, LockedImage, PlatformDigests
-from pybench.model.errors import UsageError
+from pybench.model.errors import MachineError, UsageError
 from pybench.run.images.lock import chosen
-from pybench.run.images.registry import RegistryManifest, disagreements, lock_diff, resolved, with_image
+from pybench.run.images.registry import (
+    RegistryManifest,
+    disagreements,
+    fetch_manifest,
+    lock_diff,
+    resolved,
+    with_image,
+)
+from tests.programs import shell_program
 
 INDEX, AMD, ARM, CONFIG = (f"sha256:{letter * 64}" for letter in "1234")
 IMAGE = LockedImage(
@@ -43,6 +53,33 @@ def test_what_is_served_as_locked_agrees() -> None:
 def test_disagreements_are_told_with_both_digests(locked: PlatformDigests, says: str) -> None:
     """The usual mistake is the index's digest in a platform's place."""
     assert disagreements(replace(IMAGE, platforms={"linux/amd64": locked}), SERVED.__getitem__) == [says]
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (
+            'level=fatal msg="pinging r: Get \\"https://r/v2/\\": dial tcp: lookup r on 10.0.0.1:53: no such host"',
+            "lookup r on 10.0.0.1:53: no such host",
+        ),
+        (
+            'time="2026-11-29T20:48:39Z" level=fatal msg="pinging r: Get \\"https://r/v2/\\": EOF"',
+            'Get "https://r/v2/": EOF',
+        ),
+        ("Error: fetching manifest r/one:v1: manifest unknown", "fetching manifest r/one:v1: manifest unknown"),
+        ("denied", "denied"),
+    ],
+)
+def test_a_registry_that_is_not_read_has_its_cause_and_the_next_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: str, cause: str
+) -> None:
+    """The end of the tool's chain of causes, without its log's marks."""
+    shell_program(tmp_path / "skopeo", f"cat >&2 <<'END'\n{error}\nEND\nexit 1")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    step = "check the network (HTTPS_PROXY), the image's name, and the login of skopeo"
+    with pytest.raises(MachineError) as refused:
+        fetch_manifest("skopeo", "r/one:v1")
+    assert str(refused.value) == f"skopeo can't read r/one:v1: {cause}; {step}"
 
 
 def test_a_registry_that_serves_something_else_for_a_digest() -> None:
