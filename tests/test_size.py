@@ -14,22 +14,22 @@ from tests.test_floors import imports, is_face, modules
 PACKAGE = Path(pybench.__file__).parent
 CEILINGS = {
     "": (46, 1),
-    "cli": (1649, 11),
-    "core": (7222, 42),
+    "cli": (1648, 11),
+    "core": (7220, 42),
     "evidence": (1139, 8),
     "explain": (1792, 12),
-    "files": (2775, 17),
+    "files": (2771, 17),
     "fleet": (1450, 9),
-    "machine": (1465, 12),
-    "model": (5105, 29),
+    "machine": (1464, 12),
+    "model": (5098, 29),
     "nightly": (3355, 18),
     "power": (4027, 22),
-    "report": (3776, 36),
-    "run": (6900, 40),
-    "worker": (9293, 73),
+    "report": (3782, 36),
+    "run": (6894, 40),
+    "worker": (9290, 73),
 }
 """Lines and modules at most. A folder that needs more takes them from another one in the same commit."""
-SUM = (49994, 330)
+SUM = (49976, 330)
 SMALL_LINES = 60
 NUM_SMALL = 9
 """Modules below ``SMALL_LINES`` lines with one importer or none. Tables load six of them by name."""

@@ -64,7 +64,6 @@ EXTENSIONS = {
 }
 """What products add to commands of the core, which call it through their context's ``obj``."""
 
-
 _BY_NAME = {entry.name: entry for entry in COMMANDS}
 
 

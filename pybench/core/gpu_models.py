@@ -130,7 +130,6 @@ _MEMORY_MIB = {
     "v100": {16: 16384, 32: 32768},
 }
 
-
 _UNKNOWN: dict[str, None] = dict.fromkeys(
     field.name for field in fields(GpuInfo) if field.name not in _ASSUMED and field.default is MISSING
 )

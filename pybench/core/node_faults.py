@@ -18,7 +18,6 @@ Part = Literal["GPU", "link", "host", "software"]
 """Subject of a finding."""
 PARTS: tuple[Part, ...] = ("GPU", "link", "host", "software")
 
-
 REMEDIES = {
     "wrong_results": "take it out of service, then repeat the check: dcgmi diag -r 3 -i {gpus}",
     "memory_errors": "reset the GPU without jobs on it, then repeat the check: nvidia-smi -i {gpus} --gpu-reset",

@@ -87,7 +87,6 @@ def _out_of_bounds(value: object, place: str = "") -> Iterator[tuple[str, str]]:
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _HALF_PROBLEM = "holds half a character (a lone surrogate), which no text has"
 
-
 _T = TypeVar("_T")
 # Without it every element that does not fit is an error with its place: more than a kilobyte for two bytes of a file.
 _FIRST: dict[str, Any] = {"fail_fast": True}

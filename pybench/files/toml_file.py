@@ -274,7 +274,6 @@ _ELSEWHERE = (
 _ALL = (ALL_GPUS, REST)
 _PATTERN = "a name is 1 to 64 of A-Z a-z 0-9 _ . - and begins with a letter, digit or _; text has no control characters"
 
-
 KeyPath = tuple[str | int, ...]
 KeyProblem = tuple[KeyPath, str]
 """Where in the document, and what is wrong there."""

@@ -30,7 +30,6 @@ _MIN_DISK_BYTES = 10 * _GIB
 _BUSY_FRACTION = 0.25
 _LOST_REMEDY = "look into the kernel's log for its Xid, and restart the machine; the other GPUs are used until then"
 
-
 _FABRIC_REMEDY = (
     "give the fabric manager the driver's version and start it: systemctl restart nvidia-fabricmanager; until then "
     "CUDA programs end with error 802"

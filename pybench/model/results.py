@@ -15,7 +15,6 @@ RESULTS_FILE = "results.json"
 # 2: comparisons instead of orders, claims, counts of judged rows, and the reason of each decision.
 RESULTS_VERSION = 2
 
-
 PointStatus = Literal["ok", "failed", "skipped", "missing", "does_not_fit"]
 """``does_not_fit``: every attempt ran out of memory, and no other process was on the GPUs; the point is left out."""
 

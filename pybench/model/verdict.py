@@ -8,7 +8,6 @@ from typing import Literal
 Verdict = Literal["pass", "fail", "inconclusive", "missing", "error", "no_expectation"]
 """Interval inside the limits; outside; across them; no measurement; the worker broke; nothing to judge against."""
 
-
 PREDICTION = "prediction"
 """Instead of a table's name, of rows that are judged by the node's own rates."""
 

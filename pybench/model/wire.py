@@ -47,7 +47,6 @@ PROTOCOL_VERSION = 2
 
 ORDERS_FILE = "orders.jsonl"
 
-
 SCRATCH_FOLDER = "scratch"
 """Name, inside the exchange folder, of the folder for a worker's large files, which nothing of is kept."""
 
@@ -271,7 +270,6 @@ SHARED_VARIABLE = "PYBENCH_SHARED"
 """Set for a worker to a folder that all workers of its run and backend may write, if there is one."""
 ROOM_VARIABLE = "PYBENCH_ROOM"
 """Set for a process that forks workers: bytes that their environments are shown in."""
-
 
 _FINISHING_NS = 1_000_000_000
 """The report after the last step."""

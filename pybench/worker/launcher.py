@@ -34,7 +34,6 @@ _CUDA_LIBRARY = "libcuda.so"
 _NOT_INITIALIZED = 3
 """``CUDA_ERROR_NOT_INITIALIZED`` of the CUDA driver API."""
 
-
 OVER_HOSTS = ("--ranks", "--nodes", "--node-rank", "--meet", "--local")
 """Options of the launchers of several hosts; that of one host has the first alone.
 

@@ -110,7 +110,6 @@ _Activation = Literal["silu", "gelu", "gelu_pytorch_tanh", "relu"]
 _Word = Annotated[str, Field(pattern=r"^[a-z0-9_]{1,32}$")]
 _Rope = dict[_Word, _Word | bool | _Number | None]
 
-
 _Layer = Literal["full_attention", "sliding_attention"]
 _REQUIRED: dict[Any, tuple[str, ...]] = {
     _Word: ("model_type",),
@@ -141,7 +140,6 @@ _FIELDS: dict[str, Any] = {
     **{key: (kind | None, None) for kind, keys in _OPTIONAL.items() for key in keys},
 }
 _Config = create_model("config", __config__=ConfigDict(strict=True, extra="forbid", allow_inf_nan=False), **_FIELDS)
-
 
 _NOT_SHAPING = frozenset(
     (

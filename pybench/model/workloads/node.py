@@ -13,7 +13,6 @@ from pybench.model.workloads.traits import Breach, GivenSettings, Need, Workload
 # created equal") and by 8 % on average over whole clusters (arXiv:2208.11035).
 _SLOWER_PRODUCTS_FRACTION = 0.10
 
-
 Precision = Literal["bfloat16", "float16", "float8_e4m3fn", "tfloat32", "float32"]
 # The longest side makes a bfloat16 matrix of 32 GiB.
 Side = Range(1, 2**17)

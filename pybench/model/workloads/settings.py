@@ -59,7 +59,6 @@ ENVIRONMENT = "environment"
 MODEL_CONFIG = "model_config"
 """A suite's key for a config file instead of ``model``; settings have the name alone."""
 
-
 _Kind = TypeVar("_Kind", bound="Settings")
 
 

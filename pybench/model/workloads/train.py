@@ -212,7 +212,6 @@ WORKLOAD = WorkloadTraits(
     scaling_rules=train_scaling_rules,
 )
 
-
 _ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 _PROJECTIONS: dict[str, tuple[str, ...]] = {
     "query_value": ("q_proj", "v_proj"),

@@ -22,7 +22,6 @@ _WORDS = {
     "request_rate_per_s": "{:g} requests/s",
 }
 
-
 Named = Point | PointResult | PointFigures
 """A point of any kind: planned, measured, compared."""
 

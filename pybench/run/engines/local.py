@@ -126,7 +126,6 @@ _CODE = (
     "print(json.dumps([name for name in sys.argv[1:] if find_spec(name) is None]))"
 )
 
-
 # Packages that are there without a record of their version count as absent, as they do for a worker.
 _VERSIONS = """
 import json, platform, sys
@@ -141,7 +140,6 @@ def version(name):
 found = {name: version(name) for name in sys.argv[1:]}
 print(json.dumps([platform.python_version(), {name: text for name, text in found.items() if text is not None}]))
 """
-
 
 _SOFTWARE = TypeAdapter(tuple[str, dict[str, str]])
 _NAMES = TypeAdapter(list[str])

@@ -27,7 +27,6 @@ NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 # Set for every process of a worker to the token of its job.
 ATTEMPT_VARIABLE = "PYBENCH_ATTEMPT"
 
-
 _UNKILLABLE: set[int] = set()
 """Processes that SIGKILL did not end within ``KILL_S``, which several levels of a run try to end."""
 

@@ -98,7 +98,6 @@ def lock_text(lock: ImageLock) -> str:
 
 _Digest = checked(str, digest_problem)
 
-
 _PATTERNS = {
     "name": NAME_PATTERN,
     "repository": _REPOSITORY,

@@ -89,7 +89,6 @@ _TOOLS: dict[str, Callable[[str], tuple[str, ...]]] = {
     "docker": lambda name: ("docker", "buildx", "imagetools", "inspect", "--raw", name),
 }
 
-
 Build = Callable[[Path, str], str]
 """An engine's build: folder and tag to the image's id; raises ``MachineError``."""
 

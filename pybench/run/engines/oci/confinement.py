@@ -128,7 +128,6 @@ def _with_option(before: Confinement, option: str, value: str, complaint: str) -
 # Control nodes that CUDA needs beside each GPU's own; nvidia-uvm-tools is for profilers only.
 _CONTROL_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm")
 
-
 GpuOptions = Callable[[tuple[str, ...]], tuple[str, ...]]
 """Options of docker's and podman's ``run`` by which GPUs get into a container, from their UUIDs."""
 

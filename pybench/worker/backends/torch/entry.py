@@ -30,7 +30,6 @@ _OTHER_NAMES: dict[WorkloadName, tuple[str, str]] = {
 }
 """Module and function of a workload that runs a model; both have the workload's name where it is not listed."""
 
-
 join = joined
 
 

@@ -71,7 +71,6 @@ class GenerationWorker(DeviceReport):
 
 WEIGHTS, CACHE = "weights", "kv_cache"
 
-
 _COLUMNS = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj")
 _ROWS = ("o_proj", "down_proj")
 _FUSED = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj")}
