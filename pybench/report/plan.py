@@ -81,13 +81,14 @@ class PlannedPoint:
 
 @dataclass(frozen=True)
 class PlanValues:
-    """What ``pybench plan --format json`` prints."""
+    """What ``pybench plan --format json`` prints; ``omitted`` are benchmarks that the profile leaves out."""
 
     suite: str
     profile: str | None
     points: tuple[PlannedPoint, ...]
     skipped: tuple[Skip, ...]
     left_out: tuple[Skip, ...]
+    omitted: tuple[str, ...]
     takes: str
 
 
@@ -107,7 +108,8 @@ def plan_values(
         )
         for point in plan.points
     )
-    return PlanValues(suite.name, suite.profile, points, plan.skips, plan.left_out, takes_text(plan, attempt_s, kept_s))
+    takes = takes_text(plan, attempt_s, kept_s)
+    return PlanValues(suite.name, suite.profile, points, plan.skips, plan.left_out, suite.omitted, takes)
 
 
 def _points(plan: Plan, gpu_memory_bytes: float | None, judges: Mapping[str, tuple[str, ...]] | None) -> Table:

@@ -10,7 +10,7 @@ import pytest
 from pybench.model.container import ContainerRequest, Mount
 from pybench.model.suite import Benchmark, Effort, Plan, Point, Skip, Suite
 from pybench.model.workloads.generate import Generate
-from pybench.report.plan import render, takes_text
+from pybench.report.plan import plan_values, render, takes_text
 from tests.builders import RECORD
 
 
@@ -142,6 +142,7 @@ def test_benchmarks_that_the_profile_omits_are_one_line() -> None:
     place = lines.index("omitted by profile cpu: a, b")
     assert lines[place - 1].endswith(": left out by --max-gpus 4")
     assert "omitted" not in render(replace(suite, omitted=()), plan)
+    assert plan_values(suite, plan, {}, {}, {}).omitted == ("a", "b")
 
 
 def test_a_batch_made_to_fill_the_gpus_is_named() -> None:
