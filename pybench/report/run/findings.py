@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -17,7 +18,7 @@ from pybench.core.node_checks import SLOWEST
 from pybench.core.node_faults import PARTS, Fault, Part, faults, is_consequence, names_part, remedies, short_id
 from pybench.core.verdict import ONE_ATTEMPT
 from pybench.model.results import CheckResult, ExpectationRow, Results
-from pybench.model.suite import NOT_INSTALLED, provisional
+from pybench.model.suite import NOT_INSTALLED, Suite, provisional
 from pybench.model.text import plural
 from pybench.model.verdict import PREDICTION
 from pybench.report.run.headline import is_passed_guard
@@ -52,7 +53,6 @@ _CHECK_NODE = "measure the node itself, then see every figure: pybench run node_
 _LOWER_LOAD = "see every percentile, then lower the load or the limit in the suite: pybench report -v RUN"
 _ELSEWHERE = "run on a machine that has what is missing, or leave these points out with -k or --max-gpus"
 _SEND = "if it stays, drain the node and send its evidence: pybench bundle RUN -o NAME.zip"
-
 
 MOST_SUBJECTS = 4
 """A reason that holds for more subjects names these, and counts the others."""
@@ -154,13 +154,18 @@ def not_judged(view: RunView) -> tuple[Finding, ...]:
             name = names.get(row.point_id, row.point_id)
             subject = f"{name} {row.metric}" if kinds[row.point_id] > 1 else name
             found.append(Finding("no_expectation", row.reason, (subject,), way))
-    suite, benchmarks = view.manifest and view.manifest.suite, {row.benchmark for row in results.points}
-    for benchmark in suite.benchmarks if suite else ():
-        for each in benchmark.comparisons:
-            if suite and each.other in suite.omitted and benchmark.name in benchmarks:
-                reason = f"profile {suite.profile} omits {each.other}, so nothing is compared with it"
-                found.append(Finding("no_expectation", reason, (f"{benchmark.name} {each.metric}",)))
+    if view.manifest is not None:
+        found += _of_omitted(view.manifest.suite, {point.benchmark for point in results.points})
     return each_step_once(_filled(_by_step(_merged(found)), view))
+
+
+def _of_omitted(suite: Suite, planned: AbstractSet[str]) -> Iterator[Finding]:
+    """Comparisons of the ``planned`` benchmarks with those that the profile omits."""
+    for benchmark in suite.benchmarks:
+        for each in benchmark.comparisons:
+            if benchmark.name in planned and each.other in suite.omitted:
+                reason = f"profile {suite.profile} omits {each.other}, so nothing is compared with it"
+                yield Finding("no_expectation", reason, (f"{benchmark.name} {each.metric}",))
 
 
 def each_step_once(found: Iterable[Finding]) -> tuple[Finding, ...]:
