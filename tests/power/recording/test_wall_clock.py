@@ -23,7 +23,10 @@ AT_S = 2.2
 def test_a_clock_that_is_set_costs_no_samples(
     native: Callable[..., Path], fake_nvml: Callable[..., None], tmp_path: Path
 ) -> None:
-    """All clocks at once, each in a separate process. With no clock set, the windows have no flag."""
+    """Each sample that the driver had kept comes once, at its time; bounds are those of the driver's own times.
+
+    All clocks at once, each in a separate process. With no clock set, the windows have no flag.
+    """
     fake_nvml(devices=1, load="square:120:680:150", sensor="h200")
     library = native(tmp_path / "wall_clock.so", "tests/native/wall_clock.cpp", "-shared", "-fPIC")
     command = [sys.executable, "-m", "tests.power.recording.wall_clock_recording"]
@@ -33,12 +36,14 @@ def test_a_clock_that_is_set_costs_no_samples(
         environment = {**os.environ, **clock, "LD_PRELOAD": str(library)}
         recordings[set_by_s] = subprocess.Popen(command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     for set_by_s, recording in recordings.items():
-        text, _ = recording.communicate(timeout=60)
+        text, _ = recording.communicate()
         assert recording.returncode == 0
         found = json.loads(text)
         assert found["set_by_ns"] / 1e9 == pytest.approx(set_by_s, abs=0.005)
-        assert found["apart_s"] < 1  # a drain that comes late on a busy machine loses some
-        for used_j, low_j, high_j, flags in found["windows"]:
-            assert near(used_j, low_j, high_j)
-            assert high_j - low_j < 0.06 * used_j or "gap" in flags
+        # The driver itself loses samples where a busy machine drains them late.
+        kept_ns = found["kept_ns"][: len(found["recorded_ns"])]
+        assert found["recorded_ns"] == pytest.approx(kept_ns, rel=0, abs=1e6)
+        for used_j, bounds_j, unset_bounds_j, flags in found["windows"]:
+            assert near(used_j, *bounds_j)
+            assert bounds_j == pytest.approx(unset_bounds_j, rel=1e-3)
             assert ("clock_step" in flags) == bool(set_by_s)
