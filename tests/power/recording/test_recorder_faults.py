@@ -97,7 +97,7 @@ def test_call_that_comes_back_is_a_stall_and_a_healthy_gpu(fake_nvml: Tell) -> N
     assert [gpu.state for gpu in trace.gpus] == ["ok", "ok"]
     ((start_ns, end_ns),) = zip(trace.gpus[1].stalls.start_ns, trace.gpus[1].stalls.end_ns, strict=True)
     assert 3_500_000_000 <= end_ns - start_ns < trace.end_ns - start_ns
-    assert trace.gpus[1].missed_ticks > trace.gpus[0].missed_ticks
+    assert trace.gpus[1].missed_ticks >= 2
     assert list(trace.gpus[0].stalls.start_ns) == []
 
 

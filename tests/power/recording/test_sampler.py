@@ -88,7 +88,7 @@ def test_joules_add_up_over_gpus(fake_nvml: Tell) -> None:
     for name in ("energy_j", "energy_low_j", "energy_high_j", "mean_power_w"):
         assert getattr(energy, name) == sum(getattr(gpu, name) for gpu in energy.gpus)
         assert energy.as_dict()[name] == getattr(energy, name)
-    assert re.fullmatch(r"[\d,.]+ J ±[\d.]+ % in 0\.3\d s, [\d,.]+ W.*", str(energy))
+    assert re.fullmatch(rf"[\d,.]+ J ±[\d.]+ % in {energy.duration_s:.2f} s, [\d,.]+ W.*", str(energy))
     assert json.loads(json.dumps(energy.as_dict()))["gpus"][1]["index"] == 1
 
 
