@@ -21,15 +21,15 @@ CEILINGS = {
     "files": (2771, 17),
     "fleet": (1450, 9),
     "machine": (1464, 12),
-    "model": (5098, 29),
+    "model": (5116, 29),
     "nightly": (3355, 18),
     "power": (4027, 22),
     "report": (3782, 36),
-    "run": (6894, 40),
-    "worker": (9290, 73),
+    "run": (6874, 40),
+    "worker": (9267, 73),
 }
 """Lines and modules at most. A folder that needs more takes them from another one in the same commit."""
-SUM = (49976, 330)
+SUM = (49951, 330)
 SMALL_LINES = 60
 NUM_SMALL = 9
 """Modules below ``SMALL_LINES`` lines with one importer or none. Tables load six of them by name."""

@@ -256,6 +256,14 @@ BACKENDS: dict[BackendName, BackendTraits] = {
     ),
 }
 
+
+def replica_of(settings: Settings, rank: int) -> int:
+    """The replica that a rank is part of: generation alone has replicas that share nothing."""
+    if not isinstance(settings, Generate):
+        return 0
+    return rank // (BACKENDS[settings.backend].num_processes(settings) // settings.data_parallel)
+
+
 # In lower case: torch's and CUDA's own, Python's, and those of engines.
 _MEMORY = ("out of memory", "outofmemory", "can't allocate memory")
 MEMORY_WORDS = (*_MEMORY, *(word for traits in BACKENDS.values() for word in traits.memory_words))

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from pybench.model.workloads.generate import RequestLengths
 from pybench.model.workloads.registry import AnySettings, settings_from_json
 
 STEADY_STEPS = 3
@@ -173,6 +174,15 @@ class RequestTimes:
     last_token_ns: int
     prompt_tokens: int
     output_tokens: int
+
+
+def work_of(requests: Sequence[RequestTimes | RequestLengths]) -> Work:
+    """Work of a step that finishes these requests."""
+    return Work(
+        prompt_tokens=sum(request.prompt_tokens for request in requests),
+        output_tokens=sum(request.output_tokens for request in requests),
+        samples=len(requests),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

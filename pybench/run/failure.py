@@ -12,6 +12,7 @@ from dataclasses import replace
 from pybench.model.backend import BACKENDS, is_out_of_memory, without_allocator
 from pybench.model.text import plural
 from pybench.model.wire import Failure, FailureCause
+from pybench.run.events.contract import WORKERS_CAUSES
 from pybench.run.events.reader import RankLog
 
 # A rank's end in the launcher's report.
@@ -26,17 +27,6 @@ _HOST_MEMORY = re.compile(
 )
 """Words of Python, C++, libc, torch, OpenBLAS and the loader for an allocation of host memory that failed."""
 _MAY_LACK_MEMORY = frozenset(("out_of_memory", "missing_package", "engine", "exception", "exit_code", "signal"))
-
-# The cause nearest the root, when ranks disagree: one rank's trouble makes the others fail in a collective.
-_CAUSE_ORDER: tuple[FailureCause, ...] = (
-    "out_of_memory",
-    "missing_package",
-    "unsupported",
-    "engine",
-    "wrong_result",
-    "collective_timeout",
-    "exception",
-)
 
 
 def failure_of_exit(code: int, ranks: Sequence[RankLog], log: str, oom_kills: int = 0) -> Failure | None:
@@ -66,7 +56,8 @@ def failure_of_exit(code: int, ranks: Sequence[RankLog], log: str, oom_kills: in
 
 
 def _by_exit(code: int, killed: int | None, ranks: Sequence[RankLog], log: str) -> Failure | None:
-    reported = sorted((r.failure for r in ranks if r.failure), key=lambda f: _CAUSE_ORDER.index(f.cause))
+    # Where ranks disagree, one rank's trouble made the others fail in a collective.
+    reported = sorted((r.failure for r in ranks if r.failure), key=lambda f: WORKERS_CAUSES.index(f.cause))
     if reported and not (killed and reported[0].cause == "exception"):
         return root_cause(reported[0], log)
     cause: FailureCause = "signal"

@@ -9,9 +9,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from pybench.model.backend import BACKENDS
-from pybench.model.wire import SCRATCH_FOLDER, WorkOrder
-from pybench.model.workloads.generate import Generate
+from pybench.model.wire import SCRATCH_FOLDER
 from pybench.worker.exchange import EventStream
 
 
@@ -31,14 +29,6 @@ def rank_numbers() -> RankNumbers:
         world_size=int(os.environ.get("WORLD_SIZE", "1")),
         local_rank=int(os.environ.get("LOCAL_RANK", "0")),
     )
-
-
-def replica_of(order: WorkOrder, rank: int) -> int:
-    """The replica that a rank is part of; ranks of one training report their joint work, as one replica."""
-    settings = order.settings
-    if not isinstance(settings, Generate):
-        return 0
-    return rank * settings.data_parallel // BACKENDS[settings.backend].num_processes(settings)
 
 
 OWN_PLACE = "PYBENCH_OWN_PLACE"

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import get_args
 
 from pybench.core.schedule import METRIC as BATCH_SIZE
-from pybench.model.backend import BACKENDS
+from pybench.model.backend import replica_of
 from pybench.model.machine import SAME_CLOCK, HostClock
 from pybench.model.wire import (
     PROTOCOL_VERSION,
@@ -29,6 +29,7 @@ from pybench.model.wire import (
     Work,
     WorkOrder,
     fits,
+    work_of,
 )
 from pybench.model.workloads.checkpoint import PHASES, Checkpoint
 from pybench.model.workloads.evaluate import Evaluate
@@ -40,10 +41,10 @@ from pybench.model.workloads.turn import CHECK, Turn
 from pybench.run.events.reader import RankLog
 
 _PHASES: tuple[PhaseName, ...] = get_args(PhaseName)
-# The host alone knows of the others.
-_WORKERS_CAUSES: frozenset[FailureCause] = frozenset(
-    ("out_of_memory", "missing_package", "unsupported", "engine", "wrong_result", "collective_timeout", "exception")
+WORKERS_CAUSES: tuple[FailureCause, ...] = (
+    *("out_of_memory", "missing_package", "unsupported", "engine", "wrong_result", "collective_timeout", "exception"),
 )
+"""Causes that a rank reports, the nearest to the root first; the host alone knows of the others."""
 _MAX_VALUES = 4096
 _VERSION = re.compile(r"[A-Za-z0-9_.+!~-]{1,100}")
 # A GPU's clock, which its parts of a step are timed by, may run faster than the host's.
@@ -80,7 +81,7 @@ class Contract:
         if log.result is not None and not isinstance(event, Failure):
             raise broken(rank, "result", "is not the rank's last event")
         if isinstance(event, Failure):
-            require(event.cause in _WORKERS_CAUSES, rank, "error.cause", f"a worker reports no {event.cause}")
+            require(event.cause in WORKERS_CAUSES, rank, "error.cause", f"a worker reports no {event.cause}")
             return
         if isinstance(event, Header):
             require(log.header is None, rank, "header", "comes twice")
@@ -116,7 +117,7 @@ class Contract:
         if (header.boot_id, header.time_offset_ns) != site.clock:
             raise broken(rank, "header.boot_id", "the rank runs on another clock than this host")
         same(rank, "header.device", header.device, self.order.device)
-        same(rank, "header.replica", header.replica, ordered_replica(self.order.settings, rank))
+        same(rank, "header.replica", header.replica, replica_of(self.order.settings, rank))
         others = [uuid for uuid in header.all_uuids if uuid not in site.gpu_uuids]
         if others:
             allowed = ", ".join(site.gpu_uuids) or "none"
@@ -158,7 +159,7 @@ class Contract:
 
     def _check_work(self, rank: int, log: RankLog, step: Step) -> None:
         settings = self.order.settings
-        ordered = ordered_work(settings, ordered_replica(settings, rank))
+        ordered = ordered_work(settings, replica_of(settings, rank))
         failed = step.values.get("num_failed_requests", 0) if settings.backend == "server" else 0
         if ordered is not None and step.work != ordered:
             # Requests that failed leave less work.
@@ -227,12 +228,7 @@ _DISCARDED = 2  # sleep level at which the engine's weights are gone
 def ordered_work(settings: AnySettings, replica: int) -> Work | None:
     """Work that each rank of a replica reports for a step; ``None`` before an ``auto`` batch size is found."""
     if isinstance(settings, Generate):
-        requests = tuple(drawn_lengths(settings, replica))
-        return Work(
-            prompt_tokens=sum(request.prompt_tokens for request in requests),
-            output_tokens=sum(request.output_tokens for request in requests),
-            samples=len(requests),
-        )
+        return work_of(tuple(drawn_lengths(settings, replica)))
     if isinstance(settings, Train):
         return None if settings.finds_batch_size else Work(samples=settings.effective_batch_size)
     if isinstance(settings, Turn):
@@ -243,13 +239,6 @@ def ordered_work(settings: AnySettings, replica: int) -> Work | None:
             samples=samples,
         )
     return Work(samples=settings.batch_size) if isinstance(settings, Evaluate) else Work()
-
-
-def ordered_replica(settings: AnySettings, rank: int) -> int:
-    """The replica that ``rank`` is part of: generation alone has replicas that share nothing."""
-    if not isinstance(settings, Generate):
-        return 0
-    return rank // (BACKENDS[settings.backend].num_processes(settings) // settings.data_parallel)
 
 
 def ordered_phases(settings: AnySettings) -> tuple[str, ...]:

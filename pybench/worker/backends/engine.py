@@ -18,14 +18,14 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pybench.model.backend import MODEL_CLASSES
-from pybench.model.wire import RequestTimes, Work, WorkOrder
+from pybench.model.backend import MODEL_CLASSES, replica_of
+from pybench.model.wire import WorkOrder
 from pybench.model.workloads.generate import Generate, decided_text, drawn_lengths
 from pybench.worker.backend import UnsupportedError, Workload, generation_of
 from pybench.worker.exchange import Device
 from pybench.worker.gpus import show_by_number, visible_gpus
 from pybench.worker.process import end_group_with_me
-from pybench.worker.ranks import Ranks, rank_numbers, replica_of
+from pybench.worker.ranks import Ranks, rank_numbers
 from pybench.worker.seeds import sample_seed
 
 _GROUPS = {"group_size": 128, "has_zero_point": False, "pre_quant_scale": True}
@@ -105,7 +105,7 @@ def joined_replica(order: WorkOrder) -> Iterator[tuple[Ranks, Device]]:
     """
     end_group_with_me()
     numbers = rank_numbers()
-    replica = replica_of(order, numbers.rank)
+    replica = replica_of(order.settings, numbers.rank)
     if order.device == "cuda":
         size, rest = divmod(order.settings.num_gpus, numbers.world_size)
         visible = visible_gpus()
@@ -169,15 +169,6 @@ def draw_requests(settings: Generate, vocab_size: int, replica: int) -> tuple[Re
             each.arrival_s,
         )
         for each, numbers in drawn
-    )
-
-
-def work_of(requests: Sequence[RequestTimes]) -> Work:
-    """Work of a step that finished these requests."""
-    return Work(
-        prompt_tokens=sum(request.prompt_tokens for request in requests),
-        output_tokens=sum(request.output_tokens for request in requests),
-        samples=len(requests),
     )
 
 

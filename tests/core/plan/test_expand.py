@@ -10,7 +10,7 @@ import pytest
 from pybench.core import feasibility
 from pybench.core.plan import Required, expand, left_out_list, parse_required
 from pybench.files.shipped import load_models
-from pybench.model.backend import BACKENDS, BackendTraits
+from pybench.model.backend import BACKENDS, BackendTraits, replica_of
 from pybench.model.errors import UsageError
 from pybench.model.machine import Devices
 from pybench.model.suite import AxisValue, Benchmark, Comparison, Effort, Plan, Skip, Suite
@@ -18,7 +18,6 @@ from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.registry import settings_from_json
 from pybench.model.workloads.settings import BackendName, WorkloadName
 from pybench.model.workloads.train import Train
-from pybench.run.events.contract import ordered_replica
 from tests.api import suite_of
 from tests.golden_sentences import sentences_of
 
@@ -353,7 +352,7 @@ def test_an_engine_has_a_process_on_each_of_its_hosts(degrees: dict[str, int], p
     settings = Generate(**values)
     assert BACKENDS["vllm"].num_processes(settings) == processes
     each = processes // settings.data_parallel
-    assert [ordered_replica(settings, rank) for rank in range(processes)] == [r // each for r in range(processes)]
+    assert [replica_of(settings, rank) for rank in range(processes)] == [r // each for r in range(processes)]
 
 
 def test_points_over_nodes_need_as_many_hosts() -> None:

@@ -16,14 +16,14 @@ from typing import Any
 import torch
 from torch import distributed
 
-from pybench.model.backend import BACKENDS
+from pybench.model.backend import BACKENDS, replica_of
 from pybench.model.wire import WorkOrder
 from pybench.model.workloads.settings import NodeSettings
 from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.common_torch.collective_watch import CollectiveWatch
 from pybench.worker.exchange import Device, EventStream
 from pybench.worker.gpus import nvml_uuid
-from pybench.worker.ranks import Ranks, rank_numbers, replica_of
+from pybench.worker.ranks import Ranks, rank_numbers
 
 
 def describe(device: torch.device, replica: int) -> Device:
@@ -128,7 +128,7 @@ def joined(order: WorkOrder, local_rank: int | None = None) -> Iterator[tuple[To
         with _nccl_log(isinstance(order.settings, NodeSettings) and on_gpu) as log:
             distributed.init_process_group(library, timeout=patience, device_id=bound)
             ranks.has_nvls = nvls_of_log(log.read_text(errors="replace")) if log else None
-    yield ranks, describe(device, replica_of(order, ranks.rank))
+    yield ranks, describe(device, replica_of(order.settings, ranks.rank))
     # gloo's own clean-up hung one run in ten, and the rank is about to leave through os._exit anyway.
     if numbers.world_size > 1 and on_gpu:
         distributed.destroy_process_group()

@@ -20,10 +20,10 @@ from pathlib import Path
 
 from pybench.model.servers import server_command, server_config, server_of
 from pybench.model.tuning import LOOPBACK
-from pybench.model.wire import SHARED_VARIABLE, WorkOrder
+from pybench.model.wire import SHARED_VARIABLE, WorkOrder, work_of
 from pybench.model.workloads.generate import Generate, gap_values
 from pybench.worker.backend import EngineError, Session, StepOutcome, WrongResultError, generation_of
-from pybench.worker.backends.engine import RequestedWork, config_folder, joined_replica, work_of
+from pybench.worker.backends.engine import RequestedWork, config_folder, joined_replica
 from pybench.worker.backends.server.client import LoadClient, RequestError
 from pybench.worker.imports import needs_package
 from pybench.worker.ranks import Ranks, scratch_folder

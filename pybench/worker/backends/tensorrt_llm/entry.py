@@ -18,10 +18,10 @@ from tensorrt_llm.llmapi import CudaGraphConfig, KvCacheConfig, TorchLlmArgs
 
 from pybench.model.backend import BACKENDS
 from pybench.model.tuning import LOOPBACK
-from pybench.model.wire import Metric, RequestTimes, WorkOrder
+from pybench.model.wire import Metric, RequestTimes, WorkOrder, work_of
 from pybench.model.workloads.generate import Generate, decided_arguments, gap_values
 from pybench.worker.backend import EngineError, Session, StepOutcome, UnsupportedError, generation_of
-from pybench.worker.backends.engine import Request, RequestedWork, config_folder, drive, joined_replica, merged, work_of
+from pybench.worker.backends.engine import Request, RequestedWork, config_folder, drive, joined_replica, merged
 from pybench.worker.backends.tensorrt_llm.translation import (
     GRAPHS,
     KEPT_ITERATIONS,

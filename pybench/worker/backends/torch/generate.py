@@ -14,6 +14,7 @@ from torch.distributed.tensor import DTensor
 from torch.nn.functional import linear
 from transformers.cache_utils import Cache, StaticLayer
 
+from pybench.model.backend import replica_of
 from pybench.model.wire import Metric, Work, WorkOrder
 from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.generate import Generate
@@ -31,7 +32,6 @@ from pybench.worker.backends.torch.architecture import build_model
 from pybench.worker.backends.torch.attention import decode_masks, sequence_masks
 from pybench.worker.backends.torch.tensor_parallel import replica_mesh, without_sums
 from pybench.worker.backends.torch.train.update import summed_loss
-from pybench.worker.ranks import replica_of
 
 
 @contextmanager
@@ -234,7 +234,7 @@ def generations(settings: Generate, architecture: dict[str, Any], ranks: TorchRa
 def _generation(order: WorkOrder, model: Any, ranks: TorchRanks) -> Iterator[Generation]:
     """Cache and buffers of one point, and on a GPU its decode round captured."""
     settings, _ = generation_of(order)
-    work = Generation(settings, model, ranks.device, replica_of(order, ranks.rank), ranks)
+    work = Generation(settings, model, ranks.device, replica_of(order.settings, ranks.rank), ranks)
     if ranks.device.type == "cuda":
         work.capture()
     with closing(work):

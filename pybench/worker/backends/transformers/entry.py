@@ -14,7 +14,7 @@ import torch
 from transformers import AutoConfig, BitsAndBytesConfig, GenerationConfig, StoppingCriteria
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 
-from pybench.model.backend import BACKENDS
+from pybench.model.backend import BACKENDS, replica_of
 from pybench.model.wire import Metric, Work, WorkOrder
 from pybench.model.workloads.evaluate import Evaluate
 from pybench.model.workloads.generate import Generate
@@ -24,7 +24,7 @@ from pybench.worker.backends.common_torch.process_group import RoundClock, Torch
 from pybench.worker.backends.common_torch.samples import Decoding, GenerationEvaluation, LossEvaluation
 from pybench.worker.exchange import Device
 from pybench.worker.gpus import VISIBLE_DEVICES
-from pybench.worker.ranks import rank_numbers, replica_of
+from pybench.worker.ranks import rank_numbers
 from pybench.worker.seeds import WEIGHT_STD, weight_seed
 
 # Numbers drawn, then repeated: drawing one for every weight of a large model would take minutes on a CPU.
@@ -175,7 +175,7 @@ def _workload(order: WorkOrder, model: Any, ranks: TorchRanks) -> AbstractContex
     settings = order.settings
     if not isinstance(settings, Evaluate):
         settings, _ = generation_of(order)
-        return nullcontext(TransformersGeneration(settings, model, ranks.device, replica_of(order, ranks.rank)))
+        return nullcontext(TransformersGeneration(settings, model, ranks.device, replica_of(settings, ranks.rank)))
     if settings.method == "loss":
         loss_of: Any = lambda tokens, labels: model(input_ids=tokens, labels=labels, use_cache=False).loss  # noqa: E731
         return nullcontext(LossEvaluation(settings, model.config.vocab_size, ranks, loss_of))

@@ -22,8 +22,8 @@ from vllm.v1.engine.llm_engine import LLMEngine
 from vllm.v1.executor.multiproc_executor import MultiprocExecutor
 
 from pybench.model.backend import BACKENDS
-from pybench.model.wire import RequestTimes, Work, WorkOrder
-from pybench.model.workloads.generate import Generate, decided_arguments
+from pybench.model.wire import RequestTimes, WorkOrder, work_of
+from pybench.model.workloads.generate import Generate, decided_arguments, drawn_lengths
 from pybench.model.workloads.turn import Turn
 from pybench.worker.backend import EngineError, StepOutcome
 from pybench.worker.backends.engine import Request, RequestedWork, drive, merged
@@ -125,11 +125,7 @@ class Following(RequestedWork):
 
     def __init__(self, order: WorkOrder, replica: int) -> None:
         super().__init__(order, replica)
-        self._work = Work(
-            prompt_tokens=sum(len(request.prompt) for request in self.requests),
-            output_tokens=sum(request.output_tokens for request in self.requests),
-            samples=len(self.requests),
-        )
+        self._work = work_of(tuple(drawn_lengths(self.settings, replica)))
 
     def step(self, _index: int) -> StepOutcome:
         """Return at once: the barrier after a step waits for the first host."""

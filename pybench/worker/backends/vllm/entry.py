@@ -11,20 +11,20 @@ from typing import Any
 
 import vllm
 
-from pybench.model.backend import BACKENDS
+from pybench.model.backend import BACKENDS, replica_of
 from pybench.model.decoder_shape import DecoderShape
 from pybench.model.tuning import LOOPBACK
-from pybench.model.wire import Metric, WorkOrder
+from pybench.model.wire import Metric, WorkOrder, work_of
 from pybench.model.workloads.generate import Generate
 from pybench.model.workloads.turn import Turn
 from pybench.worker.backend import Session, StepOutcome, UnsupportedError, generation_of
-from pybench.worker.backends.engine import RequestedWork, config_folder, joined_replica, work_of
+from pybench.worker.backends.engine import RequestedWork, config_folder, joined_replica
 from pybench.worker.backends.vllm.engines import BatchEngine, Follower, Following, ServingEngine, completed
 from pybench.worker.backends.vllm.translation import Iterations, ReplicaHosts, engine_arguments, meet_hosts
 from pybench.worker.exchange import Device
 from pybench.worker.gpus import visible_gpus
 from pybench.worker.imports import needs_package
-from pybench.worker.ranks import Ranks, read_own_place, replica_of
+from pybench.worker.ranks import Ranks, read_own_place
 
 
 def join(order: WorkOrder) -> AbstractContextManager[tuple[Ranks, Device]]:
@@ -97,7 +97,7 @@ def prepare(order: WorkOrder, ranks: Ranks) -> Iterator[Session]:
         # By a relative path: vLLM's key of compiled code has the path.
         relative = folder.relative_to(Path.cwd())
         arguments = completed(engine_arguments(settings, relative, hosts), settings)
-        replica = replica_of(order, ranks.rank)
+        replica = replica_of(order.settings, ranks.rank)
         if hosts is not None and hosts.place:
             with closing(Follower(arguments, is_batch=settings.is_batch)) as follower:
                 yield lambda point: nullcontext(Following(point, replica))
