@@ -18,18 +18,18 @@ CEILINGS = {
     "core": (7220, 42),
     "evidence": (1139, 8),
     "explain": (1792, 12),
-    "files": (2771, 17),
-    "fleet": (1450, 9),
+    "files": (2769, 17),
+    "fleet": (1444, 9),
     "machine": (1464, 12),
-    "model": (5116, 29),
-    "nightly": (3355, 18),
+    "model": (5100, 29),
+    "nightly": (3354, 18),
     "power": (4027, 22),
     "report": (3782, 36),
-    "run": (6874, 40),
+    "run": (6868, 40),
     "worker": (9267, 73),
 }
 """Lines and modules at most. A folder that needs more takes them from another one in the same commit."""
-SUM = (49951, 330)
+SUM = (49920, 330)
 SMALL_LINES = 60
 NUM_SMALL = 9
 """Modules below ``SMALL_LINES`` lines with one importer or none. Tables load six of them by name."""

@@ -14,25 +14,19 @@ _NODES_SUITE = "node_check"
 """The shipped suite that measures every GPU and link of a node."""
 
 
-@dataclass
-class Identified:
-    """Runs of known nodes; nodes without such a run, each with the reason; and notes."""
+def identify(runs: Sequence[NodeRun]) -> tuple[list[NodeRun], dict[str, str], list[str]]:
+    """Keep each run once; refuse a name of two machines and a machine of two names.
 
-    runs: list[NodeRun] = field(default_factory=list)
-    refused: dict[str, str] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-
-
-def identify(runs: Sequence[NodeRun]) -> Identified:
-    """Keep each run once; refuse a name of two machines and a machine of two names."""
-    result = Identified()
+    Returns runs of known nodes; nodes without such a run, each with the reason; and notes.
+    """
+    known, refused, notes = list[NodeRun](), dict[str, str](), list[str]()
     by_node: dict[str, dict[tuple[str, str], NodeRun]] = {}
     for run in runs:
         kept, key = by_node.setdefault(run.node, {}), (run.figures.run_id, run.figures.created_utc)
         if key not in kept:
             kept[key] = run
         else:
-            result.notes.append(f"{run.node}: run {run.figures.run_id} was given twice; it counts once")
+            notes.append(f"{run.node}: run {run.figures.run_id} was given twice; it counts once")
     owners: dict[str, str] = {}
     for node, of_node in by_node.items():
         first, *others = of_node.values()
@@ -41,15 +35,15 @@ def identify(runs: Sequence[NodeRun]) -> Identified:
             (run for run in others if run.uuids != first.uuids and {*run.uuids}.isdisjoint(first.uuids)), None
         ):
             one, other = ((run.uuids or ("a CPU",))[0] for run in (first, stranger))
-            result.refused[node] = f"two machines have this name ({one} and {other}); give each with NODE=PATH"
+            refused[node] = f"two machines have this name ({one} and {other}); give each with NODE=PATH"
             continue
         uuids = dict.fromkeys(uuid for run in of_node.values() for uuid in run.uuids)
         if twin := next((owners[uuid] for uuid in uuids if uuid in owners), None):
-            result.refused[node] = f"has the GPUs of {twin}: one machine under two names; give its runs one name"
+            refused[node] = f"has the GPUs of {twin}: one machine under two names; give its runs one name"
             continue
         owners.update(dict.fromkeys(uuids, node))
-        result.runs += of_node.values()
-    return result
+        known += of_node.values()
+    return known, refused, notes
 
 
 def suite_to_judge(runs: Sequence[NodeRun]) -> str:

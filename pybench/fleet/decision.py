@@ -38,16 +38,16 @@ def judge_fleet(
     from the reading of the runs. One suite is judged (:func:`~pybench.fleet.alike.suite_to_judge`).
     """
     effects, refused, suite = effects or SmallestEffects(), refused or {}, suite_to_judge(runs)
-    known = identify([run for run in runs if run.figures.suite == suite])
-    judged = {run.node for run in known.runs}
+    known, ambiguous, doubles = identify([run for run in runs if run.figures.suite == suite])
+    judged = {run.node for run in known}
     others = [run for run in runs if run.figures.suite != suite]
     fleet = _Fleet(
-        runs=known.runs,
-        alike=alike(known.runs, across),
+        runs=known,
+        alike=alike(known, across),
         refused={
             **{run.node: f"its run is of the suite {run.figures.suite}, most nodes have {suite}" for run in others},
             **refused,
-            **known.refused,
+            **ambiguous,
         },
         expected=expected,
         effects=effects,
@@ -68,7 +68,7 @@ def judge_fleet(
             *notes,
             *(f"not read: {reason}" for name, reason in refused.items() if name in judged),
             *(f"{plural(num, 'run')} of {name} not judged; give runs of one suite" for name, num in unjudged.items()),
-            *known.notes,
+            *doubles,
             *fleet.alike.notes,
             *fleet.pairs.notes,
         ),

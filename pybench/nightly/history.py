@@ -10,6 +10,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -53,14 +54,12 @@ class History:
 
     def manifest(self, run: RunFigures | None) -> Manifest | None:
         """Manifest of a run, where its folder is kept, and this user wrote it: it names images to run."""
-        try:
-            folder = RunFolder.open(self.path(run)) if run else None
-            if folder is None:
-                return None
-            folder.require_owner()
-            return folder.read_manifest()
-        except RunFolderError:
-            return None
+        if run is not None:
+            with suppress(RunFolderError):
+                folder = RunFolder.open(self.path(run))
+                folder.require_owner()
+                return folder.read_manifest()
+        return None
 
 
 def read_history(folder: Path) -> History:

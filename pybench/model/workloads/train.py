@@ -225,22 +225,6 @@ def projections(lora_targets: str | None) -> tuple[str, ...]:
     return _PROJECTIONS[lora_targets or "query_value"]
 
 
-@dataclass(frozen=True)
-class LoraShape:
-    """Adapters of ``rank`` at the projections ``targets``, their product scaled by ``alpha`` over ``rank``."""
-
-    rank: int
-    alpha: int
-    targets: tuple[str, ...]
-
-
-def lora_shape(settings: Train) -> LoraShape:
-    """The settings with their defaults; they have a rank."""
-    rank = settings.lora_rank
-    assert rank is not None
-    return LoraShape(rank, settings.lora_alpha or 2 * rank, projections(settings.lora_targets))
-
-
 DEFAULT_STAGE = 2
 """The default stage of ZeRO."""
 _Path = tuple[str, ...]

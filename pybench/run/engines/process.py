@@ -46,8 +46,8 @@ def processes_marked(prefix: str) -> Iterator[int]:
                 yield int(entry.name)
 
 
-def end_marked(prefix: str, grace_s: float = GRACE_S, kill_s: float = KILL_S) -> int:
-    """Terminate, then kill, every marked process; returns how many there were.
+def end_marked(prefix: str, grace_s: float = GRACE_S, kill_s: float = KILL_S) -> None:
+    """Terminate, then kill, every marked process.
 
     A process group is not enough: each rank has its own session. Raises ``MachineError`` when one
     lives on after ``kill_s``: it waits inside the kernel for a device or a disk. A second call tries for a second.
@@ -66,7 +66,6 @@ def end_marked(prefix: str, grace_s: float = GRACE_S, kill_s: float = KILL_S) ->
             raise unkillable(",".join(map(str, left)), kill_s)
         _signal_all(left, signal.SIGKILL)
         time.sleep(_POLL_S)
-    return len(pids)
 
 
 def unkillable(pids: str, kill_s: float) -> MachineError:

@@ -232,12 +232,7 @@ def ordered_work(settings: AnySettings, replica: int) -> Work | None:
     if isinstance(settings, Train):
         return None if settings.finds_batch_size else Work(samples=settings.effective_batch_size)
     if isinstance(settings, Turn):
-        samples = settings.turns * settings.batch_size
-        return Work(
-            prompt_tokens=samples * settings.prompt_tokens,
-            output_tokens=samples * settings.output_tokens,
-            samples=samples,
-        )
+        return work_of(settings.turns * tuple(drawn_lengths(settings.generation, replica)))
     return Work(samples=settings.batch_size) if isinstance(settings, Evaluate) else Work()
 
 

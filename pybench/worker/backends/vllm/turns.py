@@ -13,12 +13,12 @@ from vllm.config.lora import MaxLoRARanks
 from vllm.lora.request import LoRARequest
 
 from pybench.model.wire import WorkOrder
-from pybench.model.workloads.train import lora_shape
 from pybench.model.workloads.turn import Turn
 from pybench.worker.backends.common_torch.process_group import TorchRanks, joined
 from pybench.worker.backends.engine import config_folder, forget_torchrun
 from pybench.worker.backends.torch.train.learner import Task
 from pybench.worker.backends.torch.train.model import trainable_model
+from pybench.worker.backends.torch.train.update import lora_options
 from pybench.worker.backends.turn.delivery import Named, adapter_config
 from pybench.worker.backends.turn.party import Party
 from pybench.worker.backends.turn.turns import Turns
@@ -210,8 +210,8 @@ class VllmEngine:
         layout = self._layouts[shard]
         part = cut(whole, layout.slice_of(name, tuple(whole.shape)))
         if ".lora_B." in name:
-            shape = lora_shape(self._settings.training)
-            return part * (shape.alpha / shape.rank)
+            options = lora_options(self._settings.training)
+            return part * float(options["lora_alpha"] / options["r"])
         return part
 
     def digests(self) -> list[dict[str, int]]:

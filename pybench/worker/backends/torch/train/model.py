@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
-from pybench.model.workloads.train import Train, lora_shape
+from pybench.model.workloads.train import Train
 from pybench.worker.backend import UnsupportedError
 from pybench.worker.backends.torch.architecture import Changed, Weights, empty_model, plain
 from pybench.worker.backends.torch.train.learner import Task
@@ -28,10 +28,9 @@ def add_adapters(model: nn.Module, settings: Train, dtype: torch.dtype) -> None:
     with needs_package("lora_rank"):
         from peft import LoraConfig, inject_adapter_in_model
     names = {name.rpartition(".")[2] for name, _ in model.named_modules()}
-    targets = dict.fromkeys(
-        target if target in names else _FUSED.get(target, target) for target in lora_shape(settings).targets
-    )
-    inject_adapter_in_model(LoraConfig(**{**lora_options(settings), "target_modules": list(targets)}), model)
+    options = lora_options(settings)
+    targets = dict.fromkeys(each if each in names else _FUSED.get(each, each) for each in options["target_modules"])
+    inject_adapter_in_model(LoraConfig(**{**options, "target_modules": list(targets)}), model)
     for name, module in model.named_modules():
         if name.endswith((".lora_A", ".lora_B")):
             module.to(dtype)  # peft keeps adapters in float32, which a sharded layer can't mix with its weights

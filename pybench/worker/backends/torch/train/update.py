@@ -11,7 +11,7 @@ from torch.distributed.tensor import DTensor
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from pybench.model.workloads.train import Train, lora_shape
+from pybench.model.workloads.train import Train, projections
 from pybench.worker.backends.common_torch.samples import IGNORED
 from pybench.worker.imports import needs_package
 
@@ -78,12 +78,13 @@ def optimizer_of(parameters: Iterable[nn.Parameter], settings: Train) -> torch.o
 
 
 def lora_options(settings: Train) -> dict[str, Any]:
-    """The adapters' shape, by the names of peft's config."""
-    shape = lora_shape(settings)
+    """The adapters' shape, by the names of peft's config; the settings have a rank."""
+    rank = settings.lora_rank
+    assert rank is not None
     return {
-        "r": shape.rank,
-        "lora_alpha": shape.alpha,
-        "target_modules": list(shape.targets),
+        "r": rank,
+        "lora_alpha": settings.lora_alpha or 2 * rank,
+        "target_modules": list(projections(settings.lora_targets)),
         "lora_dropout": settings.lora_dropout or 0.0,
         "bias": "none",
     }
