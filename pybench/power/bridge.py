@@ -25,9 +25,9 @@ from typing import Literal
 import numpy as np
 
 from pybench import _energy
-from pybench.power.counter import MIN_CHANGES, Hypotheses, Readings, candidate_grids, placed, without_grid
+from pybench.power.counter import MIN_CHANGES, Anchors, Hypotheses, Readings, candidate_grids, placed, without_grid
 from pybench.power.curve import UNKNOWN_PART, Curve, series_curve
-from pybench.power.samples import Samples, Windows, samples_of
+from pybench.power.samples import Column, Samples, Windows, samples_of
 from pybench.power.sensor import UNKNOWN_SENSOR, SensorModel
 from pybench.power.trace import GpuTrace, OffsetColumns
 
@@ -95,22 +95,18 @@ class Window:
         return self.end_s - self.start_s > LONG_S
 
 
-def cut_window(
-    gpu: GpuTrace, offsets: OffsetColumns, windows_ns: Sequence[tuple[int, int]], *, whole: bool = False
-) -> Window:
-    """The data of one GPU around windows; with ``whole`` all samples, also those far from a long window's ends."""
+def cut_window(gpu: GpuTrace, offsets: OffsetColumns, windows_ns: Sequence[tuple[int, int]]) -> Window:
+    """The data of one GPU around windows: of a long one around its ends."""
     origin_ns = windows_ns[0][0]
     spans_s = [((start_ns - origin_ns) / 1e9, (end_ns - origin_ns) / 1e9) for start_ns, end_ns in windows_ns]
     readings = Readings.of(gpu.counter, origin_ns).without_resets(0.0, spans_s[-1][1])
     start_s, end_s = spans_s[0][0], spans_s[-1][1]
-    if whole:
-        near_s = [(start_s - 1, end_s + 1)]
-    elif end_s - start_s <= LONG_S:
+    if end_s - start_s <= LONG_S:
         near_s = [_shape_span_s(readings, start_s, end_s)]
     else:
         ends_s = spans_s if len(spans_s) > 1 else [(at_s, at_s) for at_s in (start_s, end_s)]
         near_s = [_shape_span_s(readings, *end) for end in ends_s]
-    samples = samples_of(gpu, offsets, origin_ns, near_s)
+    samples = samples_of(gpu.series, offsets, origin_ns, near_s)
     return Window(spans_s, readings, samples, gpu.sensor or UNKNOWN_SENSOR)
 
 
@@ -261,42 +257,15 @@ def bridge(
         least_scale: variances are never scaled below this; 1 for a curve made of the counter itself.
     """
     ends_s = np.ravel(windows_s)
-    tried_s = np.arange(lags_s[0], lags_s[1] + LAG_STEP_S / 2, LAG_STEP_S)
-    columns, gain_spread = [], 0.0
-    # Joules within the windows before the first value of each curve and after the last, with their variances.
-    before, after = [], []
-    # Every lag with every grid. Values count from the first value of the first curve.
-    for number, curve in enumerate(curves):
-        by_grid = [anchors[number] for anchors, _ in hypotheses]
-        away_s = np.min(np.abs(by_grid[0].time_s[:, None] - ends_s), axis=1)
-        chosen = np.sort(np.argsort(away_s, kind="stable")[:MOST_VALUES])
-        time_s = np.stack([anchors.time_s[chosen] for anchors in by_grid], axis=1)
-        blur_s = np.stack([anchors.blur_s[chosen] for anchors in by_grid], axis=1)
-        at_s = (time_s[:, :, None] - tried_s).reshape(len(chosen), -1)
-        values_j = by_grid[0].energy_j[chosen] - hypotheses[0][0][0].energy_j[0]
-        half_s = POWER_SPAN_S / 2
-        before_j, energy_j, after_j = curve.at(np.stack((at_s - half_s, at_s, at_s + half_s)))
-        blurred_j = (after_j - before_j) / POWER_SPAN_S * np.repeat(blur_s, len(tried_s), axis=1)
-        series_j2, counted_j2, in_step_j = curve.sums_at(("variance_j2", "counted_j2", "coherent_j"), at_s)
-        ends_j, ends_j2 = curve.at(ends_s), curve.sums_at(("variance_j2",), ends_s)[0]
-        taken_j = _energy.within(ends_s, ends_j, at_s, energy_j)
-        taken_j2 = _energy.within(ends_s, ends_j2, at_s, series_j2)
-        if curve.in_step_w:
-            in_step_j += curve.in_step_w * at_s / STEP_SPREAD
-        # From each value to the next: joules by the series, and within the windows, their variances, and the error of
-        # a counter in step.
-        spent_j, grown_j2 = np.diff(energy_j, axis=0), np.diff(series_j2 + counted_j2, axis=0) + DIGIT_J2
-        steps = (spent_j, np.diff(taken_j, axis=0), grown_j2, np.diff(taken_j2, axis=0), np.diff(in_step_j, axis=0))
-        columns.append((values_j[:, None], blurred_j**2 + DIGIT_J2 + curve.drifting_j2, *steps))
-        mean_spread_j = UNKNOWN_PART * curve.in_step_w * float(np.ptp(at_s))
-        gain_spread = max(gain_spread, mean_spread_j / max(spent_j.sum(axis=0).max(), 1e-9))
-        whole_j, whole_j2 = (float((ends[1::2] - ends[::2]).sum()) for ends in (ends_j, ends_j2))
-        before.append((taken_j[0], taken_j2[0]))
-        after.append((whole_j - taken_j[-1], whole_j2 - taken_j2[-1]))
+    lags_tried_s = np.arange(lags_s[0], lags_s[1] + LAG_STEP_S / 2, LAG_STEP_S)
+    first_j = hypotheses[0][0][0].energy_j[0]
+    by_curve = zip(curves, *(anchors for anchors, _ in hypotheses), strict=True)
+    inputs = [_filter_input(curve, by_grid, first_j, ends_s, lags_tried_s) for curve, *by_grid in by_curve]
+    columns, gain_spreads, before, after = zip(*inputs, strict=True)
     beyond_j, beyond_j2 = (first + last for first, last in zip(before[0], after[-1], strict=True))
-    belief = np.repeat([weight for _, weight in hypotheses], len(tried_s))
+    prior = np.repeat([weight for _, weight in hypotheses], len(lags_tried_s))
     log_weight, within_j, variance_j2, misfit = _energy.filtered(
-        columns, belief, gain_spread, STEP_SPREAD, beyond_j, beyond_j2
+        columns, prior, max(gain_spreads), STEP_SPREAD, beyond_j, beyond_j2
     )
     # The weighted mean over all hypotheses, with the variances scaled by the misfit.
     weight = np.exp(log_weight - log_weight.max())
@@ -305,3 +274,37 @@ def bridge(
     mean_j = float(weight @ within_j)
     spread_j2 = scale * np.maximum(variance_j2, 0.0) + (within_j - mean_j) ** 2
     return mean_j, float(np.sqrt(weight @ spread_j2)), float(weight @ scale)
+
+
+def _filter_input(
+    curve: Curve, by_grid: Sequence[Anchors], first_j: float, ends_s: Column, lags_tried_s: Column
+) -> tuple[tuple[Column, ...], float, tuple[Column, Column], tuple[Column, Column]]:
+    """The filter's columns of one curve's values, by every lag with every grid; its gain's standard deviation.
+
+    Then joules within the windows, with their variances, before the first value and after the last one.
+    """
+    away_s = np.min(np.abs(by_grid[0].time_s[:, None] - ends_s), axis=1)
+    nearest = np.sort(np.argsort(away_s, kind="stable")[:MOST_VALUES])
+    published_s = np.stack([anchors.time_s[nearest] for anchors in by_grid], axis=1)
+    blur_s = np.stack([anchors.blur_s[nearest] for anchors in by_grid], axis=1)
+    at_s = (published_s[:, :, None] - lags_tried_s).reshape(len(nearest), -1)
+    values_j = by_grid[0].energy_j[nearest] - first_j
+    # The series at the values, and the power there, by which an error in time is one in joules.
+    half_s = POWER_SPAN_S / 2
+    before_j, energy_j, after_j = curve.at(np.stack((at_s - half_s, at_s, at_s + half_s)))
+    blurred_j = (after_j - before_j) / POWER_SPAN_S * np.repeat(blur_s, len(lags_tried_s), axis=1)
+    series_j2, counted_j2, in_step_j = curve.sums_at(("variance_j2", "counted_j2", "coherent_j"), at_s)
+    if curve.in_step_w:
+        in_step_j += curve.in_step_w * at_s / STEP_SPREAD
+    # Both sums within the windows.
+    ends_j, ends_j2 = curve.at(ends_s), curve.sums_at(("variance_j2",), ends_s)[0]
+    taken_j, taken_j2 = _energy.within(ends_s, ends_j, at_s, energy_j), _energy.within(ends_s, ends_j2, at_s, series_j2)
+    whole_j, whole_j2 = (float((ends[1::2] - ends[::2]).sum()) for ends in (ends_j, ends_j2))
+    # From each value to the next: joules by the series, and within the windows, their variances, and the error of a
+    # counter in step.
+    spent_j, grown_j2 = np.diff(energy_j, axis=0), np.diff(series_j2 + counted_j2, axis=0) + DIGIT_J2
+    steps = (spent_j, np.diff(taken_j, axis=0), grown_j2, np.diff(taken_j2, axis=0), np.diff(in_step_j, axis=0))
+    columns = (values_j[:, None], blurred_j**2 + DIGIT_J2 + curve.drifting_j2, *steps)
+    mean_spread_j = UNKNOWN_PART * curve.in_step_w * float(np.ptp(at_s))
+    gain_spread = mean_spread_j / max(spent_j.sum(axis=0).max(), 1e-9)
+    return columns, gain_spread, (taken_j[0], taken_j2[0]), (whole_j - taken_j[-1], whole_j2 - taken_j2[-1])

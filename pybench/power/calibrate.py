@@ -266,7 +266,7 @@ def run_square_load(uuid: str, schedule: Schedule) -> list[Span]:
 
 def _readings(gpu: GpuTrace, trace: PowerTrace, origin_ns: int) -> tuple[np.ndarray, np.ndarray]:
     """The driver's series, else the polled power at its changes."""
-    samples = samples_of(gpu, trace.offsets, origin_ns)
+    samples = samples_of(gpu.series, trace.offsets, origin_ns)
     if len(samples.time_s):
         return samples.time_s, samples.power_w
     power_mw = polled_power_mw(gpu.polled)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -27,8 +28,8 @@ from pybench.power.bridge import Window, WindowEnergy, cut_window, estimate_by_c
 from pybench.power.counter import PUBLICATION_BLUR_S
 from pybench.power.curve import UNKNOWN_PART, Curve, series_curve
 from pybench.power.in_step import FLAGGED_FRACTION, LoadPeriods, alias_fraction
-from pybench.power.samples import GLITCH_W, IMPOSSIBLE_W, Samples, averages_of, max_power_w, power_within_mw
-from pybench.power.trace import MISSING, GpuTrace, OffsetColumns, PowerTrace
+from pybench.power.samples import GLITCH_W, IMPOSSIBLE_W, Samples, max_power_w, power_within_mw, samples_of
+from pybench.power.trace import MISSING, GpuTrace, OffsetColumns, PowerTrace, SeriesColumns
 
 # Half a bound, in standard deviations and as a least fraction of the energy. The truth was inside in over 99 % of the
 # windows of every simulated load.
@@ -90,49 +91,26 @@ def gpu_energies(
 def _gpu_energy(
     gpu: GpuTrace, offsets: OffsetColumns, windows_ns: Sequence[tuple[int, int]], rhythm: LoadPeriods | None
 ) -> GpuEnergy:
-    window = cut_window(gpu, offsets, windows_ns)
-    peak_w = max_power_w(gpu, offsets, windows_ns)
-    curve = None if window.is_long else series_curve(window.samples, window.spans_s, window.sensor)
-    # Possible errors by a load in step with the samples, as fractions.
-    deviation = math.inf if window.is_long else window.samples.deviation_fraction(window.spans_s)
-    in_step, alias = 0.0, alias_fraction(rhythm, window.samples.period_s, deviation)
-    by_counter = estimate_by_counter(window, curve)
-    if curve is None and by_counter is None:
-        every = cut_window(gpu, offsets, windows_ns, whole=True)
-        curve = series_curve(every.samples, every.spans_s, every.sensor)
-    by_series = estimate_by_series(window, curve)
-    estimate, samples = by_counter or by_series, window.samples
-    if estimate is None:
-        samples = averages_of(gpu, windows_ns[0][0], window.start_s - 3, window.end_s + 3)
-        estimate = estimate_by_average(window, samples)
+    window, peak_w = cut_window(gpu, offsets, windows_ns), max_power_w(gpu, offsets, windows_ns)
+    estimate, check, curve, samples = _by_first_source(gpu, offsets, windows_ns, window)
     gap = estimate is not None and (estimate.gap or (curve is not None and curve.ends_in_gap(window.spans_s)))
     if estimate is not None and gap and BOUND_SIGMAS * estimate.sigma_j >= estimate.energy_j:
         estimate = None
-    contradiction = None
-    if estimate is not None and by_counter is not None:
-        compared = by_series or _mean_of_series(gpu, offsets, windows_ns, window)
-        if compared is not None and abs(by_counter.energy_j - compared.energy_j) > max(
-            BOUND_SIGMAS * math.hypot(by_counter.sigma_j, compared.sigma_j),
-            CONTRADICTION_FRACTION * by_counter.energy_j,
-        ):
+    contradicting = None
+    if estimate is not None and check is not None:
+        errors_j = BOUND_SIGMAS * math.hypot(estimate.sigma_j, check.sigma_j)
+        if abs(estimate.energy_j - check.energy_j) > max(errors_j, CONTRADICTION_FRACTION * estimate.energy_j):
             # The mean power can't exceed the peak: a counter above it is wrong.
-            too_high = peak_w is not None and by_counter.energy_j > peak_w * window.length_s
-            estimate, contradiction = (compared, by_counter) if too_high else (by_counter, compared)
-    half_j = 0.0
-    if estimate is not None:
-        alias = max(alias, estimate.hidden_w * window.length_s / max(estimate.energy_j, COUNTER_DIGIT_J))
-        # A ripple contains what samples in step miss.
-        if curve is not None and not curve.ripples:
-            in_step = curve.within("in_step_j", window.spans_s) / max(estimate.energy_j, COUNTER_DIGIT_J)
-            alias = max(alias, (in_step - IN_STEP_FRACTION) / 2)
-        half_j = _half_bound_j(window, estimate, samples, alias)
+            too_high = peak_w is not None and estimate.energy_j > peak_w * window.length_s
+            estimate, contradicting = (check, estimate) if too_high else (estimate, check)
+    missed, alias = _alias_fractions(window, curve, estimate, rhythm)
     raised = {
         "clock_step": len(offsets.set_by_ns) > 0 and bool(np.ptp(offsets.set_by_ns)),
-        "alias_risk": alias > FLAGGED_FRACTION or in_step > IN_STEP_FRACTION,
+        "alias_risk": alias > FLAGGED_FRACTION or missed > IN_STEP_FRACTION,
         "counter_reset": window.readings is None,
         "glitch": samples.num_glitches > 0,
         "gap": gap,
-        "counter_vs_power": contradiction is not None,
+        "counter_vs_power": contradicting is not None,
         "insufficient": estimate is None,
         "sensor_misfit": estimate is not None and estimate.misfit > MISFIT,
         "uncalibrated": not window.sensor.calibrated,
@@ -140,25 +118,60 @@ def _gpu_energy(
     }
     states = dict.fromkeys(flag for start_ns, end_ns in windows_ns for flag in state_flags(gpu, start_ns, end_ns))
     flags = (*states, *(name for name, up in raised.items() if up))
+    unknown = GpuEnergy(uuid=gpu.uuid, index=gpu.index, method="none", flags=flags)
     if estimate is None:
-        return GpuEnergy(uuid=gpu.uuid, index=gpu.index, method="none", flags=flags)
-    low_j, high_j = estimate.energy_j - half_j, estimate.energy_j + half_j
-    if contradiction is not None:
-        other_j = BOUND_SIGMAS * contradiction.sigma_j
-        low_j, high_j = min(low_j, contradiction.energy_j - other_j), max(high_j, contradiction.energy_j + other_j)
-    return GpuEnergy(
-        uuid=gpu.uuid,
-        index=gpu.index,
+        return unknown
+    bounds_j = [(estimate.energy_j, _half_bound_j(window, estimate, samples, alias))]
+    if contradicting is not None:
+        bounds_j.append((contradicting.energy_j, BOUND_SIGMAS * contradicting.sigma_j))
+    mean_w = estimate.energy_j / window.length_s
+    return replace(
+        unknown,
         energy_j=estimate.energy_j,
-        energy_low_j=max(0.0, low_j),
-        energy_high_j=high_j,
-        mean_power_w=estimate.energy_j / window.length_s,
+        energy_low_j=max(0.0, min(energy_j - half_j for energy_j, half_j in bounds_j)),
+        energy_high_j=max(energy_j + half_j for energy_j, half_j in bounds_j),
+        mean_power_w=mean_w,
         # Samples may miss the peak, which is no lower than the mean.
-        max_power_w=None if peak_w is None else max(peak_w, estimate.energy_j / window.length_s),
+        max_power_w=None if peak_w is None else max(peak_w, mean_w),
         method=estimate.method,
         num_publications=estimate.num_publications,
-        flags=flags,
     )
+
+
+def _by_first_source(
+    gpu: GpuTrace, offsets: OffsetColumns, windows_ns: Sequence[tuple[int, int]], window: Window
+) -> tuple[WindowEnergy | None, WindowEnergy | None, Curve | None, Samples]:
+    """The estimate by the first source that spans the windows, and what checks the counter's; its curve and samples."""
+    origin_ns = windows_ns[0][0]
+    curve = None if window.is_long else series_curve(window.samples, window.spans_s, window.sensor)
+    by_counter = estimate_by_counter(window, curve)
+    if curve is None and by_counter is None:
+        every = samples_of(gpu.series, offsets, origin_ns, [(window.start_s - 1, window.end_s + 1)])
+        curve = series_curve(every, window.spans_s, window.sensor)
+    by_series = estimate_by_series(window, curve)
+    if by_counter is not None:
+        check = by_series or _mean_of_series(gpu, offsets, windows_ns, window)
+        return by_counter, check, curve, window.samples
+    if by_series is not None:
+        return by_series, None, curve, window.samples
+    polled = SeriesColumns(realtime_ns=gpu.polled.t_ns, power_mw=gpu.polled.average_mw)
+    averages = samples_of(polled, OffsetColumns(), origin_ns, [(window.start_s - 3, window.end_s + 3)])
+    return estimate_by_average(window, averages), None, curve, averages
+
+
+def _alias_fractions(
+    window: Window, curve: Curve | None, estimate: WindowEnergy | None, rhythm: LoadPeriods | None
+) -> tuple[float, float]:
+    """Joules that samples in step with the load miss, and the possible error of the joules by that, as fractions."""
+    deviation = math.inf if window.is_long else window.samples.deviation_fraction(window.spans_s)
+    alias = alias_fraction(rhythm, window.samples.period_s, deviation)
+    if estimate is None:
+        return 0.0, alias
+    energy_j = max(estimate.energy_j, COUNTER_DIGIT_J)
+    hidden = estimate.hidden_w * window.length_s / energy_j
+    # A ripple contains what samples in step miss.
+    missed = 0.0 if curve is None or curve.ripples else curve.within("in_step_j", window.spans_s) / energy_j
+    return missed, max(alias, hidden, (missed - IN_STEP_FRACTION) / 2)
 
 
 def state_flags(gpu: GpuTrace, start_ns: int, end_ns: int) -> list[str]:

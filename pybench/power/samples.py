@@ -144,9 +144,9 @@ def _too_high(power_w: Column, usual_w: float) -> npt.NDArray[np.bool_]:
     return np.asarray((lone & without_tail) | (high & (power_w > IMPOSSIBLE_W)))
 
 
-def samples_of(gpu: GpuTrace, offsets: OffsetColumns, origin_ns: int, spans_s: Windows = ()) -> Samples:
-    """The driver's series in seconds since ``origin_ns``, only near ``spans_s`` if any are given."""
-    near, spans_ns = gpu.series, [[origin_ns + int(at_s * 1e9) for at_s in span] for span in spans_s]
+def samples_of(series: SeriesColumns, offsets: OffsetColumns, origin_ns: int, spans_s: Windows = ()) -> Samples:
+    """Samples of a series in seconds since ``origin_ns``, only near ``spans_s`` if any are given."""
+    near, spans_ns = series, [[origin_ns + int(at_s * 1e9) for at_s in span] for span in spans_s]
     if spans_ns and len(near.realtime_ns):  # at least the samples within the spans; stamps ascend
         realtime_ns, power_mw = np.asarray(near.realtime_ns, dtype=np.int64), np.asarray(near.power_mw)
         offsets_ns = np.asarray(offsets.realtime_offset_ns, dtype=np.int64)
@@ -161,15 +161,6 @@ def samples_of(gpu: GpuTrace, offsets: OffsetColumns, origin_ns: int, spans_s: W
     power_mw = np.asarray(near.power_mw, dtype=np.int64)
     known = power_mw != MISSING
     return Samples.of(seconds_since(series_times_ns(near, offsets), origin_ns)[known], power_mw[known] / 1e3)
-
-
-def averages_of(gpu: GpuTrace, origin_ns: int, start_s: float, end_s: float) -> Samples:
-    """The polled average power between two times, all in seconds since ``origin_ns``."""
-    t_ns = np.asarray(gpu.polled.t_ns, dtype=np.int64)
-    first, last = np.searchsorted(t_ns, [origin_ns + int(at_s * 1e9) for at_s in (start_s, end_s)])
-    average_mw = np.asarray(gpu.polled.average_mw[first:last], dtype=np.int64)
-    known = average_mw != MISSING
-    return Samples.of(seconds_since(t_ns[first:last], origin_ns)[known], average_mw[known] / 1e3)
 
 
 def power_within_mw(

@@ -62,7 +62,7 @@ def probe_sensors(uuids: Sequence[str]) -> tuple[SensorProbe, ...]:
 def _probe(gpu: GpuTrace, trace: PowerTrace) -> SensorProbe:
     readings = Readings.of(gpu.counter, trace.start_ns)
     grids = [grid for grid in candidate_grids(readings) if grid.place(readings)]
-    samples = samples_of(gpu, trace.offsets, trace.start_ns)
+    samples = samples_of(gpu.series, trace.offsets, trace.start_ns)
     spacing_s = np.diff(samples.time_s)
     # The fields are first read right after the driver's samples.
     first_poll_s = (gpu.polled.t_ns[0] - trace.start_ns) / 1e9 if len(gpu.polled.t_ns) else 0.0

@@ -190,36 +190,27 @@ def _attempt(session: Session, place: int, reader: EventReader, progress: Progre
     )
     reader.begin(place, contract.check)
     with GpuObservation(session.job.gpu_uuids, with_power=session.power_reason is None) as gpus:
-        container: ContainerRun | None = None
-        failure: Failure | None
-        match session.begin(place):
-            case Failure() as unstarted:
-                failure = unstarted
-            case worker:
-                failure = follow(session, place, worker, reader, gpus, progress)
-                container = worker.container()
-                failure = session.launcher.verify(container, session.job, session.log) or failure
+        container, failure = _run_worker(session, place, reader, gpus, progress)
     argv, trace = tuple(map(os_text, session.argv)), None
     if gpus.trace is not None:
         write_trace(gpus.trace, folder / "trace.npz")
         trace = str((folder / "trace.npz").relative_to(session.run_path))
-    over = session.worker if isinstance(session.worker, HostsWorker) else None
     hosts: tuple[HostPart, ...] = ()
     traces: tuple[HostTrace, ...] = (HostTrace((), gpus.trace),)
-    if over is not None:
-        hosts, traces = over.host_parts(session.run_path, folder, gpus.trace, session.power_reason)
-    if failure is not None and over is not None and over.failed_part is not None:
-        host, problem = over.failed_part
-        failure = replace(failure, message=f"host {host}: {problem or failure.message}")
+    if isinstance(session.worker, HostsWorker):
+        hosts, traces = session.worker.host_parts(session.run_path, folder, gpus.trace, session.power_reason)
+        if failure is not None and session.worker.failed_part is not None:
+            host, problem = session.worker.failed_part
+            failure = replace(failure, message=f"host {host}: {problem or failure.message}")
     failure = failure or contract.verify(ranks)
     steps = [rank.steps for rank in ranks]
-    energy = None
-    if failure is None and any(host.trace is not None for host in traces):
-        energy = joined_energy(point, steps, traces)
+    traced = failure is None and any(host.trace is not None for host in traces)
+    energy = joined_energy(point, steps, traces) if traced else None
     conditions = () if failure else joined_conditions(steps, traces)
-    unknown = "the attempt failed" if failure else session.power_reason or "no GPU takes part"
+    no_energy = "the attempt failed" if failure else session.power_reason or "no GPU takes part"
     begun_ns = [rank.first_warmup_ns for rank in ranks if rank.first_warmup_ns is not None]
     foreign = partial(is_foreign, run_mark=session.job.run_mark, container=container)
+    health = gpus.health(foreign)
     return Record(
         point_id=point.id,
         point_digest=point.digest,
@@ -230,19 +221,31 @@ def _attempt(session: Session, place: int, reader: EventReader, progress: Progre
         ranks=tuple(report for rank in ranks if (report := rank.report())),
         failure=failure,
         energy=energy,
-        energy_reason=None if energy else unknown,
+        energy_reason=None if energy else no_energy,
         log=str(session.log.relative_to(session.run_path)),
         trace=trace,
         argv=argv,
         container=container,
         conditions=conditions,
-        health=gpus.health(foreign) if over is None else over.health(gpus.health(foreign)),
+        health=session.worker.health(health) if isinstance(session.worker, HostsWorker) else health,
         warm_after=tuple(earlier.id for earlier, _ in session.attempts[:place]),
         hosts=hosts,
         start=session.worker.start if isinstance(session.worker, ForkedWorker) else ALONE,
         start_ns=start_ns,
         realtime_offset_ns=started_realtime_ns - start_ns,
     )
+
+
+def _run_worker(
+    session: Session, place: int, reader: EventReader, gpus: GpuObservation, progress: Progress
+) -> tuple[ContainerRun | None, Failure | None]:
+    """The container of the worker that did order ``place``, and how the attempt failed, if it did."""
+    worker = session.begin(place)
+    if isinstance(worker, Failure):
+        return None, worker
+    failure = follow(session, place, worker, reader, gpus, progress)
+    container = worker.container()
+    return container, session.launcher.verify(container, session.job, session.log) or failure
 
 
 def follow(

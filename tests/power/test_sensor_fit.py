@@ -37,7 +37,7 @@ def square_waves(*high_w: float) -> tuple[Load, list[list[tuple[float, float]]]]
 def test_a_sensor_is_found(board: Board, window_s: float, tau_s: float) -> None:
     load, parts = square_waves(540, 650, 660)
     trace = replace(board, _sums={}).trace(load, -1, parts[-1][-1][1] + 0.2, np.random.default_rng(1))
-    samples = samples_of(trace.gpus[0], trace.offsets, int(ns(0)))
+    samples = samples_of(trace.gpus[0].series, trace.offsets, int(ns(0)))
     fit = fit_sensor(samples.time_s, samples.power_w, parts)
     assert fit is not None
     found = fit.response
