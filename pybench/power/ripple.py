@@ -146,7 +146,7 @@ def find_ripple(time_s: Column, power_w: Column, noise_w: float) -> Ripple | Non
     if best.frequency_hz >= RIPPLE_HZ > alias_hz:
         best = min(best, tuned(since_s, power_w, alias_hz), key=lambda fit: fit.left_w)
     # Samples at few phases fit waves of any height.
-    too_high = np.abs(best.seen_w).max() > np.ptp(power_w)
+    too_high = abs(best.seen_w[0]) > np.ptp(power_w)
     if best.frequency_hz < RIPPLE_HZ or best.left_w > usual_w or too_high:
         return None
     phase = 2 * np.pi * best.frequency_hz * np.arange(1, len(best.seen_w) + 1) * middle_s
