@@ -48,13 +48,21 @@ std::optional<SpanS> phases_s(const StepSpans& steps, double period_s, double ha
 
 std::optional<std::vector<double>> publications(const ValueReadings& readings, double phase_s, double period_s) {
     const size_t num = readings.firsts.size();
-    std::vector<double> lowest(num, -kNever), highest(num, kNever), numbers(num);
+    std::vector<double> lowest(num), highest(num), numbers(num);
     for (size_t value = 0; value < num; ++value) {
         const size_t end = value + 1 < num ? readings.firsts[value + 1] : readings.made.size();
-        for (size_t at = readings.firsts[value]; at < end; ++at) {
-            lowest[value] = std::max(lowest[value], std::floor((readings.made[at].low_s - phase_s) / period_s));
-            highest[value] = std::min(highest[value], std::floor((readings.made[at].high_s - phase_s) / period_s));
-        }
+        SpanS seen{-kNever, kNever};
+        for (size_t at = readings.firsts[value]; at < end; ++at)
+            seen = {std::max(seen.low_s, readings.made[at].low_s), std::min(seen.high_s, readings.made[at].high_s)};
+        lowest[value] = std::floor((seen.low_s - phase_s) / period_s);
+        highest[value] = std::floor((seen.high_s - phase_s) / period_s);
+        if (lowest[value] != highest[value] + 1) continue;
+        // Published off its grid, early or late: the one that is less far from it.
+        const double grid_s = phase_s + lowest[value] * period_s;
+        if (grid_s - seen.high_s < seen.low_s - grid_s)
+            highest[value] = lowest[value];
+        else
+            lowest[value] = highest[value];
     }
     for (size_t value = 1; value < num; ++value) lowest[value] = std::max(lowest[value], lowest[value - 1] + 1);
     for (size_t value = num; value-- > 1;) highest[value - 1] = std::min(highest[value - 1], highest[value] - 1);

@@ -52,3 +52,14 @@ def test_brackets_without_an_end_are_refused() -> None:
     column = np.zeros(2)
     with pytest.raises(ValueError, match="columns differ in length"):
         _energy.fitting_periods(np.array([0.1]), (column, column[:1]), (column, column), HALF_S, SLACK_S)
+
+
+@pytest.mark.parametrize("astray_s", [-2.5e-3, 2.5e-3])
+def test_a_publication_off_its_grid_moves_no_other(astray_s: float) -> None:
+    """Ten of 100 ms, each seen by readings 2 ms before and after it; the sixth is early or late."""
+    steps_s = np.arange(10) * 0.1
+    steps_s[5] += astray_s
+    before_s = np.ravel(np.column_stack((steps_s + 1e-3, steps_s + 97e-3 + np.diff(steps_s, append=1.0) - 0.1)))
+    found = _energy.published(before_s, before_s + 1e-3, list(range(0, 20, 2)), 0.0, 0.1)
+    assert found is not None
+    assert np.allclose(found, np.arange(10) * 0.1)
