@@ -41,7 +41,7 @@ CAUSES = {
 
 def settings(**changes: object) -> Generate:
     lengths = {"batch_size": NUM_REQUESTS, "prompt_tokens": PROMPT_TOKENS, "output_tokens": OUTPUT_TOKENS}
-    server = {"backend": "server", "server": "stub", "model": "tiny", "request_limit_s": 1.0}
+    server = {"backend": "server", "server": "stub", "model": "tiny", "request_limit_s": 60.0}
     return Generate(**{**lengths, **server, **changes})  # type: ignore[arg-type]
 
 
@@ -119,7 +119,8 @@ def test_gamma_arrivals_have_the_rate_and_the_spread() -> None:
 def test_every_fault_has_a_name(fault: str, stubbed: Stubbed) -> None:
     """A server that answers all requests wrongly fails the step, by the fault's name, and costs seconds."""
     failing = pytest.raises(WrongResultError, match=r"of 20 requests failed \(\d+ ")
-    with stubbed("--fault", fault, given=settings(concurrency=2)) as send, failing as failed:
+    given = settings(concurrency=2, request_limit_s=1.0 if fault == "hang" else 60.0)
+    with stubbed("--fault", fault, given=given) as send, failing as failed:
         send()
     assert CAUSES[fault] in str(failed.value)
 
