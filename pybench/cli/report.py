@@ -63,7 +63,8 @@ def print_terminal_report(view: RunView, *, detail: bool) -> None:
 
 def name_resuming(job: Run) -> None:
     """Print the command that finishes an interrupted run."""
-    echo(f"pybench: interrupted; go on with: {job.resume_command()}", err=True)
+    where = "" if job.gathering is None else ", on every host"
+    echo(f"pybench: interrupted; go on with{where}: {job.resume_command()}", err=True)
 
 
 def name_faults(job: Run, progress: Progress) -> None:

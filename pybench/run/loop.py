@@ -152,11 +152,13 @@ class Run:
         most = most_gpus(self.manifest.plan)
         return tuple(gpu.uuid for gpu in self.manifest.machine.gpus[:most]) if self.manifest.device == "cuda" else ()
 
-    def resume_command(self, *further: str) -> str:
-        """The command that finishes it with the workers' Python that began it, to copy; ``further`` are options."""
+    def resume_command(self) -> str:
+        """The command that finishes it with the workers' Python that began it, to copy, on every host of the run."""
         python = self.launcher.python if isinstance(self.launcher, Local) else sys.executable
         named = () if python == sys.executable else ("--python", python)
-        return shlex.join(("pybench", "run", "--resume", str(self.folder.path), *further, *named))
+        hosts = () if self.gathering is None else self.gathering.hosts
+        meeting = ("--rendezvous", "HOST:PORT", "--nodes", str(len(hosts))) if hosts else ()
+        return shlex.join(("pybench", "run", "--resume", str(self.folder.path), *meeting, *named))
 
     def disk_error(self) -> AbstractContextManager[None]:
         """Name a faulty disk, by ``MachineError``: nothing is lost, and the command after the repair."""
@@ -278,7 +280,7 @@ class OpenRun:
                 except HostLostError as error:
                     lost = f"{error}; it was lost in {point.id} attempt {number}"
                     kept = plural(len(self.records), "attempt")
-                    again = self.run.resume_command("--rendezvous", "HOST:PORT", "--nodes", "N")
+                    again = self.run.resume_command()
                     raise MachineError(f"{lost} ({kept} kept); once it is back, on every host: {again}") from error
                 except OutOfTimeError:
                     self.progress.note(f"{point.id} attempt {number}: ended, {self.budget.limit} is over")

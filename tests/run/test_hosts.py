@@ -82,7 +82,7 @@ def test_a_host_that_dies_is_named_and_the_run_goes_on_later(two: TwoHosts) -> N
         code, out = ended(a)
     assert code == 3, out
     assert "pybench: host b: the connection was closed; it was lost in train attempt 1 (0 attempts kept)" in out
-    assert f"pybench run --resume {two.run.path} --rendezvous" in out
+    assert f"on every host: pybench run --resume {two.run.path} --rendezvous HOST:PORT --nodes 2" in out
     wait_for(lambda: two.left() == [])
     assert two.records() == ()
     for name in "ab":
@@ -108,6 +108,7 @@ def test_a_signal_ends_all_hosts(two: TwoHosts, signalled: str, codes: tuple[int
         found = ended(a), ended(b)
     assert tuple(code for code, _ in found) == codes, found
     assert line in (found[1] if signalled == "a" else found[0])[1]
+    assert f"on every host: pybench run --resume {two.run.path} --rendezvous HOST:PORT --nodes 2" in found[0][1]
     assert two.left() == []
 
 
