@@ -88,7 +88,7 @@ class Contrast:
         while many - few > 1:
             middle = (few + many) // 2
             few, many = (middle, many) if self._reach_by(middle, level) > distance else (few, middle)
-        return max(many, least)
+        return max(many, least) if many <= _MAX_ATTEMPTS else None
 
     def _reach_by(self, num_attempts: int, level: float) -> float:
         """Distance from a limit that this number of attempts with this scatter decides."""

@@ -33,3 +33,12 @@ def test_as_many_attempts_as_are_named_decide_it(systematic_sd: float, limit: fl
         return
     assert _of(number + 1, found).p_above(-limit) <= LEVEL
     assert number == found.num_attempts + 1 or _of(number - 2, found).p_above(-limit) > LEVEL
+
+
+def test_no_number_above_a_hundred_is_named() -> None:
+    """``--attempts`` takes no more."""
+    limits = [0.02 / num for num in range(1, 60)]
+    numbers = [replace(TWO, systematic_sd=0.0).attempts_to_decide(limit, LEVEL) for limit in limits]
+    assert max(number for number in numbers if number is not None) > 50
+    assert all(number is None or number <= 100 for number in numbers)
+    assert numbers[-1] is None
