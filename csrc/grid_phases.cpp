@@ -57,7 +57,7 @@ std::optional<std::vector<double>> publications(const ValueReadings& readings, d
         lowest[value] = std::floor((seen.low_s - phase_s) / period_s);
         highest[value] = std::floor((seen.high_s - phase_s) / period_s);
         if (lowest[value] != highest[value] + 1) continue;
-        // Published off its grid, early or late: the one that is less far from it.
+        // The value came early or late, off its grid: the nearer publication is its own.
         const double grid_s = phase_s + lowest[value] * period_s;
         if (grid_s - seen.high_s < seen.low_s - grid_s)
             highest[value] = lowest[value];

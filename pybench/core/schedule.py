@@ -85,9 +85,9 @@ def by_decision(
     First come attempts of points that a row judges, group by group: one, and a second where a row is undecided after
     it. A group shares rows or a process, and the group with the least time for each undecided row is first.
     ``attempt_s`` has the seconds of an attempt by the digest of its point; groups of unknown time come last, those with
-    more rows first. Then come more attempts of undecided rows that a point's most attempts may decide. Speedups
-    without a row of a table come next, where the plan ``has_rates`` of the node: these rates, then one attempt of each.
-    Then come more attempts of other judged points, and points without a row. Within each part the given order stays.
+    more rows first. Then come more attempts of undecided rows, where the points' ``max_attempts`` may decide them.
+    Speedups without a row of a table come next, where the plan ``has_rates`` of the node: these rates, then one attempt
+    of each. Last come more attempts of other judged points, and points without a row. The given order stays otherwise.
     """
     judging = [row for row in rows if row.verdict != "no_expectation"]
     open_rows = [row for row in judging if row.verdict not in ("pass", "fail")]
@@ -127,7 +127,7 @@ def by_decision(
 
 
 def _needs(row: JudgedRow) -> float:
-    """About how many attempts decide an open row: the first two of a row without a spread, infinite if none may do."""
+    """About how many attempts decide an open row: two where it has no spread yet, infinite where no number is known."""
     if row.decision is None or row.decision.is_of_one_attempt:
         return _DECIDING_ROUNDS
     return row.decision.attempts_to_decide or math.inf

@@ -75,8 +75,8 @@ class GateRow:
     ``before`` is the centre of the nights it is judged by and ``now`` the night's value, in ``unit``. ``fraction`` is
     the change of the last ``num_recent`` nights together. ``spread_fraction`` is the standard deviation between nights,
     ``detectable_fraction`` the change for the worse that one night finds with 95 % power. ``p`` is the probability of a
-    change this far from nights that did not change. ``reason`` is what else is known. ``nights_as_far`` are the earlier
-    nights on which any row of the metric was as far off, and over later, and the number of nights that are known.
+    change this far from nights that did not change. ``reason`` is what else is known. ``nights_as_far`` counts earlier
+    nights: those with a change as large, soon over, in any row of the metric; and all.
     """
 
     row: FigureKey

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 class Format:
     """One format, in ``pybench.report.MODULE``.
 
-    ``output`` is what the module offers: ``text`` has ``render(view, **options) -> str``, ``bytes`` has ``render(view)
-    -> bytes``, ``folder`` has ``export(view, folder) -> str``, which writes files and returns a sentence about them.
-    ``file`` is the name under which a run's folder keeps the report, ``None`` where it keeps none.
+    ``output`` is what the module offers. ``text``: ``render(view, **options) -> str``. ``bytes``: ``render(view) ->
+    bytes``. ``folder``: ``export(view, folder) -> str``; it writes files and returns a sentence about them. ``file`` is
+    the report's name in a run's folder, ``None`` where that keeps none.
     """
 
     name: str

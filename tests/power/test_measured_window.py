@@ -18,7 +18,7 @@ MS = 1_000_000
 def found(
     starts_ms: list[float], dither_ms: float, tokens_ms: tuple[float, ...] = (), first_ms: tuple[float, ...] = ()
 ) -> GpuEnergy:
-    """Of steps of 20 ms on a GPU of 400 W, with requests of two tokens 5 ms apart from ``first_ms`` on."""
+    """Joules of steps of 20 ms at 400 W. Requests have one token at ``first_ms`` and one 5 ms later."""
     stamps = [at * MS for at in range(-1000, 3000, 20)]
     gpu = GpuTrace(
         uuid="GPU-0",

@@ -135,7 +135,7 @@ def test_what_a_suite_wants_of_the_host() -> None:
 
 
 def test_benchmarks_that_the_profile_omits_are_one_line() -> None:
-    """Behind what else is left out; none without any."""
+    """It stands behind the points left out. A profile that omits none has no such line."""
     suite = Suite(name="s", description="", benchmarks=(), profile="cpu", omitted=("a", "b"))
     plan = Plan(points=(), skips=(), left_out=(_skip(8, "left out by --max-gpus 4"),))
     lines = render(suite, plan).splitlines()
